@@ -14,7 +14,7 @@ func (db *DB) result(
 ) (*Result, error) {
 	r := &Result{
 		Exact: !a.Ledger.Approximate, Complete: a.Complete, Recall: a.Ledger.Recall(),
-		UsualRecall: a.Ledger.Usual(), LikelyRecall: a.Ledger.Likely(), Poor: a.Ledger.Poor(),
+		UsualRecall: a.Ledger.Usual(), Poor: a.Ledger.Poor(),
 		Matched: a.Matched, Considered: a.Ledger.Considered, Plan: a.Plan,
 	}
 	return r, db.engine.Guard(func() (err error) {

@@ -155,7 +155,7 @@ func TestPromiseOutOfDistribution(t *testing.T) {
 	fmt.Fprintf(table, "\n|---|---|---|---|---|---|---|%s\n", strings.Repeat("---|", len(targets)))
 	var cells []distributionCell
 	promiseSets(t, rows, queries, func(set promiseSet) {
-		short := []string{"text model", "drift", "text model, middle dimension", "4,000 words", "lengths of 0.01 to 100", "giants and zeros", "words of unequal length"}
+		short := []string{"text model", "text model, middle dimension", "4,000 words", "lengths of 0.01 to 100", "giants and zeros", "words of unequal length"}
 		if !only.MatchString(set.name) || !*promiseFull && !slices.Contains(short, set.name) {
 			return
 		}
@@ -174,14 +174,13 @@ func TestPromiseOutOfDistribution(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	overshoot(table, cells, targets)
 	slices.SortFunc(cells, func(a, b distributionCell) int {
 		return cmp.Compare(a.Recall-a.target, b.Recall-b.target)
 	})
-	table.WriteString("\nThe worst cells:\n\n| vectors | queries | k | asked | found | 95 % | nothing found | less than half | stated | likely |\n|---|---|---|---|---|---|---|---|---|---|\n")
+	table.WriteString("\nThe worst cells:\n\n| vectors | queries | k | asked | found | 95 % | nothing found | less than half | stated |\n|---|---|---|---|---|---|---|---|---|\n")
 	for _, c := range cells[:min(len(cells), 20)] {
-		fmt.Fprintf(table, "| %s | %s | %d | %g | %.4f | %.4f to %.4f | %d of %d | %d | %.0f | %.4f |\n", c.set, c.kind, c.k, c.target, c.Recall,
-			c.Low, c.High, c.none, c.Queries, c.half, c.poor, c.likely/float64(c.asked))
+		fmt.Fprintf(table, "| %s | %s | %d | %g | %.4f | %.4f to %.4f | %d of %d | %d | %.0f |\n", c.set, c.kind, c.k, c.target, c.Recall,
+			c.Low, c.High, c.none, c.Queries, c.half, c.poor)
 	}
 	t.Logf("\n%s", table)
 	if *promiseOut != "" {
@@ -215,47 +214,8 @@ type distributionCell struct {
 	k         int
 	target    float64
 	nearest.Estimate
-	none, half int // queries that found nothing, less than half
-	asked      int // queries
-
-	usual, likely, poor float64 // sums over the queries of what Result states
-}
-
-// overshoot writes by how much the cells exceed their targets, as a share of 1 - target, and the
-// error of the recall that results estimate: the mean over the queries of a cell, less the recall
-// found.
-func overshoot(table *bytes.Buffer, cells []distributionCell, targets []float64) {
-	table.WriteString("\nThe median cell: recall found, and the share by which it exceeds the target, of the share that may be missed. " +
-		"Then the mean distance of the cells from the recall that is likely by their answers, and from the usual one.\n\n" +
-		"| k | asked | cells | found | exceeds by | likely, off by | usual, off by |\n|---|---|---|---|---|---|---|\n")
-	line := func(name string, some []distributionCell) {
-		if len(some) == 0 {
-			return
-		}
-		var found, over []float64
-		likely, usual := 0.0, 0.0
-		for _, c := range some {
-			n := float64(c.asked)
-			found, over = append(found, c.Recall), append(over, (c.Recall-c.target)/(1-c.target))
-			likely += math.Abs(c.likely/n-c.Recall) / float64(len(some))
-			usual += math.Abs(c.usual/n-c.Recall) / float64(len(some))
-		}
-		slices.Sort(found)
-		slices.Sort(over)
-		fmt.Fprintf(table, "| %s | %d | %.4f | %.2f | %.4f | %.4f |\n", name, len(some), found[len(some)/2], over[len(some)/2], likely, usual)
-	}
-	var ks []int
-	for _, c := range cells {
-		if !slices.Contains(ks, c.k) {
-			ks = append(ks, c.k)
-		}
-	}
-	for _, k := range ks {
-		for _, target := range targets {
-			line(fmt.Sprintf("%d | %g", k, target), slices.DeleteFunc(slices.Clone(cells), func(c distributionCell) bool { return c.k != k || c.target != target }))
-		}
-	}
-	line("all | all", cells)
+	none, half  int     // queries that found nothing, less than half
+	usual, poor float64 // sums over the queries of what Result states
 }
 
 // ask asks queries of one kind for every target.
@@ -291,9 +251,7 @@ func (p *promised) ask(t *testing.T, kind promiseQueries, k int, targets []float
 			if !r.Exact {
 				walked++
 			}
-			cells[i].asked++
 			cells[i].usual += r.UsualRecall
-			cells[i].likely += r.LikelyRecall
 			cells[i].poor += r.Poor
 		}
 	}
@@ -303,11 +261,10 @@ func (p *promised) ask(t *testing.T, kind promiseQueries, k int, targets []float
 		c.set, c.kind, c.k, c.target, c.Estimate = p.name, kind.name, k, target, tallies[i].Estimate(nearest.Usual)
 		fmt.Fprintf(table, " %.4f |", c.Recall)
 		n := float64(len(kind.vecs))
-		if kind.name == likeTheRows && p.name != "drift" && (c.usual/n > c.High+0.03 || c.usual/n < c.Low-0.05) {
+		if kind.name == likeTheRows && (c.usual/n > c.High+0.03 || c.usual/n < c.Low-0.05) {
 			t.Errorf("%s, %d best: usual recall %.4f, %+v", p.name, k, c.usual/n, *c)
 		}
-		stated := c.poor / n
-		if float64(c.half)/n > stated+3*math.Sqrt(stated*(1-min(1, stated))/n)+0.03 {
+		if float64(c.half)/n > c.poor/n+0.1 {
 			t.Errorf("%s, %s, %d best: less than half in %.3f of the queries was stated, %+v", p.name, kind.name, k, c.poor/n, *c)
 		}
 		if c.High < target-0.01 {

@@ -121,11 +121,6 @@ type Result struct {
 	// if the answer is exact, and Recall where nothing else was measured: with EF, and with
 	// settings that were raised or extrapolated.
 	UsualRecall float64 `json:"usual_recall"`
-	// LikelyRecall is the recall of this very answer, as estimated from the course of its searches:
-	// what queries of all kinds found whose searches took such a course in the calibration. It is 1
-	// if the answer is exact, and Recall where there is no such estimate: with EF, with filters,
-	// and with settings that were raised or extrapolated.
-	LikelyRecall float64 `json:"likely_recall"`
 	// Poor is the share of queries that found less than half of the true answer, as measured with
 	// the settings of this search, in the kind of queries that has most of these. It is 0 if the
 	// answer is exact, and where it was not measured.

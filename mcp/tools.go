@@ -317,7 +317,6 @@ type hits struct {
 	Exact   bool       `json:"exact" jsonschema:"the hits are the true best documents of the collection"`
 	Recall  float64    `json:"recall" jsonschema:"expected share of the true best documents among the hits; 1 if exact"`
 	Usual   float64    `json:"usual_recall,omitempty" jsonschema:"the same for queries like the stored vectors; absent if exact"`
-	Likely  float64    `json:"likely_recall,omitempty" jsonschema:"share of the true best documents that these hits have, as estimated from the course of this search; absent if exact"`
 	Poor    float64    `json:"poor,omitempty" jsonschema:"share of queries that find less than half of the true best documents; absent if exact"`
 	Matched int        `json:"matched" jsonschema:"documents that match the condition and can be ranked"`
 	Plan    string     `json:"plan"`
@@ -388,7 +387,7 @@ func (s *service) answer(ctx context.Context, c *db.Collection, q db.Query, rank
 	}
 	out := &hits{Hits: []document{}, Ranking: ranking, Exact: r.Exact, Recall: r.Recall, Matched: r.Matched, Plan: r.Plan}
 	if !r.Exact {
-		out.Usual, out.Likely, out.Poor = r.UsualRecall, r.LikelyRecall, r.Poor
+		out.Usual, out.Poor = r.UsualRecall, r.Poor
 	}
 	for i := range r.Hits {
 		h, passage := &r.Hits[i], ""

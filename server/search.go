@@ -403,8 +403,7 @@ func (a *searchRequest) append(ctx context.Context, i int, res *db.Result) (err 
 	a.buf = fmt.Appendf(a.buf, `],"count":%d,"exact":%t,"complete":%t,"recall":%v,"matched":%d,"considered":%d`,
 		len(res.Hits), res.Exact, res.Complete, res.Recall, res.Matched, res.Considered)
 	if !res.Exact {
-		a.buf = fmt.Appendf(a.buf, `,"usual_recall":%v,"likely_recall":%v,"poor":%v`, res.UsualRecall,
-			res.LikelyRecall, res.Poor)
+		a.buf = fmt.Appendf(a.buf, `,"usual_recall":%v,"poor":%v`, res.UsualRecall, res.Poor)
 	}
 	a.buf, err = appendField(a.buf, "plan", res.Plan)
 	return err

@@ -12,10 +12,6 @@ func (s *Search) Explain(q *Probe, part int) (plan, reason string) {
 		plan, reason = "nothing", "no row matches"
 	case q.usesGraph(part):
 		plan = "graph"
-		if f := q.Parts[part].plan.found; f.Share > 0 {
-			reason = fmt.Sprintf("the search expanded %d nodes and ended at a stop ratio of %.4g, where it "+
-				"had found %.4g of the rows by the forecast", f.Expanded, f.StopRatio, f.Share)
-		}
 	case share < s.sparse(part):
 		plan, reason = "row by row", fmt.Sprintf("only %.3g %% of the rows match", 100*share)
 	case p.Segment == nil && q.Parts[part].codes != nil:

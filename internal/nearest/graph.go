@@ -19,7 +19,6 @@ type graphPlan struct {
 	graph   *graph.Graph // nil: scan the part
 	setting graph.Setting
 	recall  float64 // promised
-	found   graph.Stats
 }
 
 // usesGraph reports whether a query searches the graph of a part.
@@ -62,11 +61,7 @@ func (s *Search) planGraph(p *Probe, i int, g *graph.Graph) {
 	} else {
 		ok := false
 		w.recall = p.Recall
-		find := g.Setting
-		if p.Parts[i].Set != nil {
-			find = g.Filtered
-		}
-		if w.setting, ok = find(w.recall, p.Need); !ok {
+		if w.setting, ok = g.Setting(w.recall, p.Need); !ok {
 			if s.Trace != nil {
 				because("no setting of the graph was measured to reach a recall of %v", w.recall)
 			}
@@ -299,7 +294,6 @@ func (s *Search) searchGraph(j *graphJob, memory *graphScratch) error {
 				part.Segment.ReadAhead(int(row))
 			}
 		}
-		q.Parts[i].plan.found = stats
 		j.found, err = q.score(part, i, rows, j.found)
 		return err
 	}

@@ -8,7 +8,6 @@ type Ledger struct {
 	Approximate bool    // true rows may be missing
 	share       float64 // promised share of the true rows, if approximate
 	usual       float64 // the same for queries that resemble the rows
-	likely      float64 // the same by what this very search has seen
 	poor        float64 // share of queries that find less than half; 0 if it is not known
 
 	graph      bool // through a graph
@@ -34,15 +33,6 @@ func (l *Ledger) Usual() float64 {
 	return 1
 }
 
-// Likely returns the share of the true rows that the search has found, as estimated from its
-// course. It is the promised one where nothing was estimated.
-func (l *Ledger) Likely() float64 {
-	if l.Approximate {
-		return l.likely
-	}
-	return 1
-}
-
 // Poor returns the share of queries that find less than half of the true rows, in the kind of
 // queries that has most of these; 0 if it is not known.
 func (l *Ledger) Poor() float64 { return l.poor }
@@ -51,7 +41,7 @@ func (l *Ledger) Poor() float64 { return l.poor }
 // components are, and promises the least recall among them.
 func (l *Ledger) Add(part Ledger) {
 	l.share, l.usual = min(l.Recall(), part.Recall()), min(l.Usual(), part.Usual())
-	l.likely, l.poor = min(l.Likely(), part.Likely()), max(l.poor, part.poor)
+	l.poor = max(l.poor, part.poor)
 	l.Approximate = l.Approximate || part.Approximate
 	l.graph, l.coded = l.graph || part.graph, l.coded || part.coded
 	l.Considered += part.Considered
@@ -61,7 +51,7 @@ func (l *Ledger) Add(part Ledger) {
 // Lose records a step after which some rows may be wrong: kept is the share
 // that is sure to be right.
 func (l *Ledger) Lose(kept float64) {
-	l.share, l.usual, l.likely = l.Recall()*kept, l.Usual()*kept, l.Likely()*kept
+	l.share, l.usual = l.Recall()*kept, l.Usual()*kept
 	l.Approximate = true
 }
 

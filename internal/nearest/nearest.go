@@ -1,7 +1,6 @@
 package nearest
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -166,7 +165,7 @@ func (s *Search) prepareScan(p *Probe) int {
 		case p.usesGraph(i):
 			w := &p.Parts[i].plan
 			p.Ledger.Add(Ledger{Approximate: true, share: w.recall, usual: max(w.recall, w.setting.Usual()),
-				likely: cmp.Or(w.found.Share, w.recall), poor: w.setting.Poor(), graph: true})
+				poor: w.setting.Poor(), graph: true})
 		case part.Dim > 0 && part.N > 0:
 			if p.Ledger.scanned == 0 {
 				p.fast = p.Scorer.Fast()

@@ -167,7 +167,6 @@ type Buffer struct {
 	ef            int      // beam width: the nearest ef rows are expanded
 	rank          int      // of the row that stopRatio and keepRatio refer to
 	stopRatio     float32  // see Setting
-	lastRatio     float32  // the largest stopRatio to come
 	keepRatio     float32  // like stopRatio, for offering rows to the pool; 0: no bound
 	bridge        *bridge  // nil: no node is left out
 	bridgeScratch bridgeScratch
@@ -180,11 +179,8 @@ type Buffer struct {
 	rows          []uint32
 	hits          []Hit
 	stats         Stats
-	image         *Query  // see Query.mirror
-	beside        *Buffer // for it
-	mirrored      int     // expansions for it
-	expected      uint32  // the node that was announced last, or none
-	cold          bool    // see Query.Cold
+	expected      uint32 // the node that was announced last, or none
+	cold          bool   // see Query.Cold
 }
 
 // markedPerWord is how many words of the visited rows are cleared in the time of one of them alone.
@@ -216,9 +212,8 @@ func (b *Buffer) start(rows, ef, near, front int) {
 	b.pool.reset(ef, front)
 	b.near.reset(near, 0)
 	b.heap, b.expanded = b.heap[:0], b.expanded[:0]
-	b.ef, b.stopRatio, b.lastRatio, b.keepRatio, b.bridge = ef, 0, 0, 0, nil
+	b.ef, b.stopRatio, b.keepRatio, b.bridge = ef, 0, 0, nil
 	b.look = firstLook
-	b.mirrored = 0
 	b.expected = none
 	b.stats = Stats{}
 }
@@ -232,19 +227,6 @@ func (b *Buffer) within(times float32, p *pool) float32 {
 		}
 	}
 	return math.MaxFloat32
-}
-
-// spent reports whether the beam width ended the search, not the stopping ratio: all rows of the
-// beam are expanded, and no rows were refused because of a ratio.
-func (b *Buffer) spent(found *pool) bool {
-	p := &b.pool
-	switch n := len(p.rows) + len(p.rest); {
-	case len(found.rows) < b.rank: // so there was no bound
-		return true
-	case b.keepRatio > 0 && n < b.ef: // rows beyond the ratio were refused
-		return false
-	}
-	return p.next >= min(b.ef, len(p.rows)) && !p.behind(math.MaxFloat32)
 }
 
 // measure computes the distances of those ids that were not visited yet, and marks them visited.

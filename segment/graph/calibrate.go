@@ -12,7 +12,7 @@ import (
 
 // Parameters of the calibration.
 const (
-	sampledRows  = 360 // rows, each left out; for Dot more: see queries
+	sampledRows  = 600 // rows, each left out
 	sampledOther = 120 // queries of each other kind
 	firstEF      = 10
 	lastEF       = 1500  // for 1,000 results more: see widths
@@ -20,8 +20,8 @@ const (
 	deepEvery    = 7     // one in seven has 1,000; likewise
 	perDecade    = 12    // beam widths per factor of ten
 	enough       = 0.998 // recall at which the calibration stops
-	finer        = 0.9   // each level misses at most this share of the previous one's miss
-	coarser      = 0.8   // the same for levels to confirm
+	finer        = 0.94  // each level misses at most this share of the previous one's miss
+	coarser      = 0.85  // the same for levels to confirm
 	coarsest     = 0.7   // and for 100 results and more
 	tryEvery     = 3     // if levels are confirmed, one trial in three of a kind chooses them
 	horizonEF    = 1000  // beam width of the searches that find the horizons
@@ -31,16 +31,7 @@ const (
 	shareOfRows  = 0.7   // weight of the queries like the rows in the mean cost of a search
 	worthScan    = 0.8   // share of the price of a scan up to which a search is worth while
 	mostVain     = 3     // rounds that improve on it only beyond that, after which the calibration stops
-	leastUseful  = 1.03  // smaller stopping ratios are measured always
 	moreRatios   = 2     // stopping ratios to measure for each ef beyond those that made a difference
-	leastFixed   = 1.01  // stopping ratio of searches without a forecast
-	farther      = 1.15  // distances beyond all of the calibration, relative to the greatest
-	inRange      = 0.97  // share of the trials for whose distances forecasts hold
-	fewSamples   = 100   // ends of stages that a forecast needs
-	fewWidths    = 2     // one beam width in this many serves for searches with forecasts
-	leastOdds    = 0.5   // log-odds at which searches may stop
-	mostOdds     = 7.5
-	stepOdds     = 0.25
 )
 
 // A kind of trial is measured by itself: a level promises the recall that every kind gets. The last
@@ -50,11 +41,9 @@ type kind int
 
 const (
 	likeRows    kind = iota // rows
-	midpoints               // means of two rows
-	meansOfFew              // means of three to six rows
+	meansOfFew              // means of a few rows
 	meansOfMany             // means of many rows
-	perturbed               // rows moved away from others or at random, by half of their distance
-	noisy                   // rows moved at random by all of it; for Dot they are among perturbed
+	perturbed               // rows moved away from others or at random
 	sparse                  // rows with most elements erased
 	anywhere                // all directions alike
 	opposite                // rows times -1
@@ -62,16 +51,14 @@ const (
 	kept = anywhere // kinds of which a level keeps the mean
 )
 
-// stopRatios are the stopping ratios tried during calibration, in ascending order, and the stages
-// of searches. Below 1, a search ends before it has expanded all rows that it returns.
-var stopRatios = [...]float32{0.85, 0.9, 0.94, 0.97, 1, 1.01, 1.02, 1.03, 1.04, 1.05, 1.065, 1.08, 1.1,
-	1.12, 1.15, 1.18, 1.22, 1.27, 1.35, 1.5, 1.75, 2}
+// stopRatios are the stopping ratios tried during calibration, in ascending order.
+var stopRatios = [...]float32{1.01, 1.02, 1.03, 1.04, 1.05, 1.065, 1.08, 1.1, 1.12, 1.15, 1.18, 1.22,
+	1.27, 1.35, 1.5, 1.75, 2}
 
 // An outcome is the state of a search at the point where a setting would end it.
 type outcome struct {
-	nodes  int // expansions
-	found  [len(calibrated)]float32
-	course course // if a stopping ratio ended it
+	nodes int // expansions
+	found [len(calibrated)]float32
 }
 
 // A trial is a query of the calibration.
@@ -129,8 +116,6 @@ func (b *builder) calibrate(rows codes.Source) error {
 		if err := b.findHorizons(trials, score); err != nil {
 			return err
 		}
-	} else {
-		b.horizonsOf(trials)
 	}
 	var margins [len(calibrated)]float32
 	for _, columns := range [...][]int{{0, 1}, {2}, {3}, {4}} { // columns with the same rank share their searches
@@ -171,138 +156,65 @@ func (b *builder) widths(k int) (efs []int) {
 func (b *builder) tabulate(all []trial, columns []int, score scoreFunc, margins *[len(calibrated)]float32) error {
 	k := calibrated[columns[len(columns)-1]]
 	trials := slices.DeleteFunc(slices.Clone(all), func(t trial) bool { return t.most < k })
+	deep := columns[0] >= always
 	some := trials // to try settings with
 	if b.sifts && columns[0] <= 1 {
 		some = oneIn(tryEvery, trials)
 	}
-	r := tabulation{builder: b, trials: some, columns: columns, score: score, last: len(stopRatios)}
-	if err := r.measure(b.widths(k)); err != nil {
-		return err
-	}
-	if columns[0] == 0 && b.head.ident.Metric != fileformat.Dot {
-		if err := r.mirror(); err != nil {
-			return err
-		}
-	}
-	r.foresee()
-	if b.sifts {
-		if err := b.confirm(trials, columns, score, &r.tried, &r.staged); err != nil {
-			return err
-		}
-	}
-	for _, c := range columns {
-		b.levels[c] = append(b.pick(r.tried[c], finer), b.pick(r.staged[c], finer)...)
-		slices.SortStableFunc(b.levels[c], func(x, y level) int { return cmp.Compare(b.cost(&x), b.cost(&y)) })
-		for i := range trials {
-			margins[c] = max(margins[c], trials[i].margin[c])
-		}
-	}
-	return nil
-}
-
-// A tabulation measures levels of columns by searches with ever wider beams.
-type tabulation struct {
-	*builder
-	trials  []trial
-	columns []int
-	score   scoreFunc
-	last    int // the largest stopping ratio to measure; the length of stopRatios: searches without
-	traces  []trace
-
-	tried, staged [len(calibrated)][]level // without and with a forecast
-}
-
-// walk searches for all trials.
-func (r *tabulation) walk(efs []int, mirror bool) error {
-	err := r.each(len(r.trials), func(w *workerScratch, i int) error {
-		return r.trials[i].walk(r.columns, efs, r.last, mirror, w, r.score)
-	})
-	if err == nil {
-		r.traces = append(r.traces, traceOf(r.trials, efs, mirror))
-	}
-	return err
-}
-
-// measure tries beam widths until better recall is not to be had, or not worth its cost.
-func (r *tabulation) measure(efs []int) error {
+	efs := b.widths(k)
 	step := 8 // efs per search: wide ones contain narrow ones, but easy rows need none
 	switch {
-	case r.rough():
+	case b.rough():
 		step = 1 // the first useful estimate of a row counts, and the beam decides which is useful
-	case r.columns[0] >= always:
+	case deep:
 		step = 3
 	}
+	var tried [len(calibrated)][]level
 	var best [len(calibrated)]float32 // recall of levels that are worth while
+	last := len(stopRatios)           // the largest ratio to measure; this one: searches without
 	for least, vain := float32(0), 0; len(efs) > 0 && least < enough && vain < mostVain; {
 		round := efs[:min(step, len(efs))]
 		efs = efs[len(round):]
-		if err := r.walk(round, false); err != nil {
+		err := b.each(len(some), func(w *workerScratch, i int) error {
+			return some[i].walk(columns, round, last, w, score)
+		})
+		if err != nil {
 			return err
 		}
 		least = 1
 		gain, dear := false, false // see better
-		useful := slices.Index(stopRatios[:], leastUseful)
-		for _, c := range r.columns {
+		useful := 0
+		for _, c := range columns {
 			var levels []level
 			for i, ef := range round {
-				levels = r.outcomes(r.trials, c, i, ef, r.last)
-				r.tried[c] = append(r.tried[c], levels...)
-				recall, over := r.better(levels, c, best[c])
+				levels = outcomes(some, c, i, ef, last)
+				tried[c] = append(tried[c], levels...)
+				recall, over := b.better(levels, c, best[c])
 				gain, dear, best[c] = gain || recall > best[c], dear || over, recall
 			}
-			whole := levels[len(levels)-1].recall
+			whole := levels[last].recall
 			least = min(least, whole)
-			from := r.last + 1 - len(levels) // stopping ratios that were left out
-			useful = max(useful, from+slices.IndexFunc(levels, func(l level) bool {
-				return 1-whole >= finer*(1-l.recall)
-			}))
+			useful = max(useful, slices.IndexFunc(levels, func(l level) bool { return 1-whole >= finer*(1-l.recall) }))
 		}
-		r.last = min(len(stopRatios), useful+moreRatios*step)
+		last = min(len(stopRatios), useful+moreRatios*step)
 		if gain {
 			vain = 0
 		} else if dear {
 			vain++
 		}
 	}
-	return nil
-}
-
-// mirror searches again with the same beam widths, and looks into a mirror.
-func (r *tabulation) mirror() error {
-	var rounds [][]int // wide beams contain narrow ones, unless the beam decides which estimates are useful
-	for i, t := range r.traces {
-		switch {
-		case len(rounds) == 0 || r.rough() && (len(r.traces)-1-i)%fewWidths == 0:
-			rounds = append(rounds, slices.Clone(t.efs))
-		case !r.rough():
-			rounds[0] = append(rounds[0], t.efs...)
-		}
-	}
-	for _, efs := range rounds {
-		if err := r.walk(efs, true); err != nil {
+	if b.sifts {
+		if err := b.confirm(trials, columns, score, &tried); err != nil {
 			return err
 		}
 	}
+	for _, c := range columns {
+		b.levels[c] = b.pick(tried[c], finer)
+		for i := range trials {
+			margins[c] = max(margins[c], trials[i].margin[c])
+		}
+	}
 	return nil
-}
-
-// foresee fits the forecast of each column to the traces, and picks the levels whose searches stop
-// by it. For Dot it does not: rows beyond the horizon count as found, and rows beyond it for 100
-// results may not be for 50, which have the settings of 100.
-func (r *tabulation) foresee() {
-	if r.head.ident.Metric == fileformat.Dot {
-		return
-	}
-	for _, c := range r.columns {
-		f := forecastOf(r.traces, r.trials, c)
-		if f == nil {
-			continue
-		}
-		r.head.forecasts[c] = f
-		for i := range r.traces {
-			r.staged[c] = append(r.staged[c], r.pick(r.traces[i].staged(r.trials, c, r.last, f), finer)...)
-		}
-	}
 }
 
 // better returns the highest recall of those levels of a column that are worth while, best if none
@@ -357,35 +269,25 @@ func oneIn(n int, trials []trial) (some []trial) {
 // their settings. In graphs that sift, these read other records than a search that is continued
 // with one setting after the other: what a narrow beam or a small ratio has refused is not met
 // again.
-func (b *builder) confirm(trials []trial, columns []int, score scoreFunc,
-	tried, staged *[len(calibrated)][]level) error {
+func (b *builder) confirm(trials []trial, columns []int, score scoreFunc, tried *[len(calibrated)][]level) error {
 	share := float32(coarser)
 	if columns[0] > 1 {
 		share = coarsest
 	}
 	var settings []Setting
-	add := func(levels []level) {
-		for _, l := range levels {
-			s := Setting{EF: l.ef, StopRatio: l.stopRatio, sure: l.sure, forecast: l.forecast, mirror: l.mirror}
-			if !slices.Contains(settings, s) {
+	for _, c := range columns {
+		for _, l := range b.pick(tried[c], share) {
+			if s := (Setting{EF: l.ef, StopRatio: l.stopRatio}); !slices.Contains(settings, s) {
 				settings = append(settings, s)
 			}
 		}
-	}
-	for _, c := range columns {
-		add(b.pick(tried[c], share))
-		add(b.pick(staged[c], share))
-		tried[c], staged[c] = nil, nil
+		tried[c] = nil
 	}
 	slices.SortFunc(settings, func(x, y Setting) int { // without a stopping ratio first
-		return cmp.Or(cmp.Compare(x.StopRatio, y.StopRatio), cmp.Compare(x.EF, y.EF), cmp.Compare(x.sure, y.sure))
+		return cmp.Or(cmp.Compare(x.StopRatio, y.StopRatio), cmp.Compare(x.EF, y.EF))
 	})
 	for _, s := range settings {
-		to := tried
-		if s.forecast != nil {
-			to = staged
-		}
-		if err := b.try(trials, columns, s, score, to); err != nil {
+		if err := b.try(trials, columns, s, score, tried); err != nil {
 			return err
 		}
 	}
@@ -421,10 +323,7 @@ func (b *builder) try(trials []trial, columns []int, s Setting, score scoreFunc,
 		return err
 	}
 	for _, c := range columns {
-		if s.forecast != nil && s.forecast != b.head.forecasts[c] {
-			continue
-		}
-		l := levelOf(trials, c, s, func(i int) *outcome { return &trials[i].whole[0] })
+		l := levelOf(trials, c, s, func(t *trial) *outcome { return &t.whole[0] })
 		l.whole = l.recall // at least, without the ratio
 		for _, other := range tried[c] {
 			if other.ef == s.EF && other.stopRatio == 0 {
@@ -438,14 +337,13 @@ func (b *builder) try(trials []trial, columns []int, s Setting, score scoreFunc,
 
 // outcomes returns the measured levels of a column for the i-th ef of a round and each stopping
 // ratio up to the last.
-func (b *builder) outcomes(trials []trial, column, i, ef, last int) (all []level) {
-	for j := slices.Index(stopRatios[:], leastFixed); j <= last; j++ {
+func outcomes(trials []trial, column, i, ef, last int) (all []level) {
+	for j := range last + 1 {
 		s := Setting{EF: ef}
 		if j < len(stopRatios) {
 			s.StopRatio = stopRatios[j]
 		}
-		all = append(all, levelOf(trials, column, s, func(n int) *outcome {
-			t := &trials[n]
+		all = append(all, levelOf(trials, column, s, func(t *trial) *outcome {
 			if j < last && t.ended[j].nodes < t.whole[i].nodes {
 				return &t.ended[j]
 			}
@@ -453,21 +351,20 @@ func (b *builder) outcomes(trials []trial, column, i, ef, last int) (all []level
 		}))
 	}
 	for j := range all {
-		all[j].whole = all[len(all)-1].recall // at least
+		all[j].whole = all[last].recall // at least
 	}
 	return all
 }
 
 // levelOf returns the level of a column and a setting, except the recall without a stopping ratio.
-func levelOf(trials []trial, column int, s Setting, of func(trial int) *outcome) level {
-	l := level{ef: s.EF, stopRatio: s.StopRatio, sure: s.sure, forecast: s.forecast, mirror: s.mirror,
-		measured: &measured{}}
+func levelOf(trials []trial, column int, s Setting, of func(t *trial) *outcome) level {
+	l := level{ef: s.EF, stopRatio: s.StopRatio, measured: &measured{}}
 	var sums [kinds]moments
 	for i := range trials {
-		o := of(i)
+		o := of(&trials[i])
 		sums[trials[i].kind].add(float64(o.found[column]), float64(o.nodes))
 	}
-	l.nodes, l.typical, l.recall = expect(&sums)
+	l.nodes, l.recall = expect(&sums)
 	for k := range sums {
 		m := &sums[k]
 		if m.n == 0 {
@@ -501,22 +398,20 @@ func (m *moments) least(times float64) float64 {
 	return max(0, mean-float64(times*deviation))
 }
 
-// expect returns the mean number of expansions of a search, over all kinds of queries and over
-// those like the rows, and the recall that queries of every kind get at least: a standard error
-// below the mean, because settings are chosen among many, and kinds among several, by what their
-// trials happened to find.
-func expect(sums *[kinds]moments) (nodes, typical, recall float32) {
+// expect returns the mean number of expansions of a search, and the recall that queries of every
+// kind get at least. The recall of the other kinds is the least of several estimates, so half a
+// standard error is enough.
+func expect(sums *[kinds]moments) (nodes, recall float32) {
 	worst := sums[likeRows].least(1)
 	usual := sums[likeRows].nodes / sums[likeRows].n
 	others, n := 0.0, 0.0
 	for k := likeRows + 1; k < kinds; k++ {
 		if m := &sums[k]; m.n > 0 {
-			worst = min(worst, m.least(1))
+			worst = min(worst, m.least(0.5))
 			others, n = others+m.nodes/m.n, n+1
 		}
 	}
-	nodes = float32(float64(shareOfRows*usual) + float64((1-shareOfRows)*others/n))
-	return nodes, float32(usual), float32(worst)
+	return float32(float64(shareOfRows*usual) + float64((1-shareOfRows)*others/n)), float32(worst)
 }
 
 // cost returns the cost of a search in expansions. Inserting a row into the beam costs a fraction
@@ -543,7 +438,7 @@ func (g *Graph) pick(all []level, share float32) (chosen []level) {
 	}
 	missed := float32(2) // by the last level chosen
 	for _, l := range all {
-		if m := 1 - l.recall; len(chosen) < maxLevels/2 && m < missed && (m <= share*missed || l.recall == best) {
+		if m := 1 - l.recall; len(chosen) < maxLevels && m < missed && (m <= share*missed || l.recall == best) {
 			chosen, missed = append(chosen, l), m
 		}
 	}
@@ -553,7 +448,7 @@ func (g *Graph) pick(all []level, share float32) (chosen []level) {
 // walk searches for a trial and records the outcome for each ef with the last stopping ratio, and
 // with each smaller one. One search gives all of them, because a search with a larger limit
 // continues a search with a smaller one.
-func (t *trial) walk(columns, efs []int, last int, mirror bool, w *workerScratch, score scoreFunc) error {
+func (t *trial) walk(columns, efs []int, last int, w *workerScratch, score scoreFunc) error {
 	k, q, buf := calibrated[columns[len(columns)-1]], t.query, &w.buf
 	if err := q.start(k, Setting{EF: efs[len(efs)-1]}, nil, 0, buf); err != nil {
 		return err
@@ -576,10 +471,9 @@ func (t *trial) walk(columns, efs []int, last int, mirror bool, w *workerScratch
 		if err := q.goOn(buf); err != nil {
 			return err
 		}
-		same := o.nodes == buf.stats.Expanded && o.nodes > 0
 		o.nodes = buf.stats.Expanded
 		for _, c := range columns {
-			if same || o.found[c] == 1 && !beyond[c] { // and stays so
+			if o.found[c] == 1 && !beyond[c] { // and stays so
 				continue
 			}
 			if err := q.collect(calibrated[c], nil, buf); err != nil {
@@ -593,16 +487,10 @@ func (t *trial) walk(columns, efs []int, last int, mirror bool, w *workerScratch
 				o.found[c] = 1
 			}
 		}
-		if buf.spent(q.found(buf)) {
+		if early := buf.pool.next < min(buf.ef, len(buf.pool.rows)); !early {
 			t.whole = append(t.whole, o)
 		} else if stopped < last {
-			o.course = buf.course(q.found(buf))
 			t.ended[stopped] = o
-			if mirror && buf.stopRatio == mirrorRatio {
-				if err := q.mirror(buf); err != nil {
-					return err
-				}
-			}
 			stopped++
 		} else { // with every larger ef too
 			t.whole = append(t.whole, slices.Repeat([]outcome{o}, len(efs)-len(t.whole))...)
@@ -617,19 +505,7 @@ func (t *trial) beyond(column int, buf *Buffer) bool {
 	return horizon > 0 && len(buf.dists) >= k && buf.dists[k-1] > horizon
 }
 
-// horizonsOf sets the horizons where all rows have about the same length: clearly farther than for
-// any query of the calibration. Nothing was measured beyond, and forecasts would be guesses.
-func (b *builder) horizonsOf(trials []trial) {
-	for c, k := range calibrated {
-		for i := range trials {
-			if t := &trials[i]; len(t.truth) >= k {
-				b.head.horizons[c] = max(b.head.horizons[c], farther*t.truth[k-1].dist)
-			}
-		}
-	}
-}
-
-// findHorizons sets the horizons of a graph for Dot. Among vectors of unequal lengths, a query that
+// findHorizons sets the horizons of the graph. Among vectors of unequal lengths, a query that
 // points away from nearly all long rows has its best rows among countless short ones: all products
 // are nearly zero, and the links of the short rows do not lead to the few better ones. However
 // wide, a search finds little. So searches whose last row is beyond the horizon promise nothing.

@@ -6,18 +6,18 @@ import (
 	"slices"
 
 	"github.com/vecbolt/vecbolt/internal/blocks"
-	"github.com/vecbolt/vecbolt/internal/codec"
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/segment/codes"
 	"github.com/vecbolt/vecbolt/simd"
 )
 
-// Numbers of the file format. They never change for version 5. Versions 4, with the shared layout
-// only, and 3, with the others, have no forecasts and one kind of queries less. Version 2 has no
-// levels for more than 100 results. Version 1, which had a different calibration, was not released.
+// Numbers of the file format. They never change for versions 3 and 4. Version 4 is version 3 with
+// the shared layout. Version 2 has no levels for more than 100 results. Version 1, which had a
+// different calibration, was not released.
 const (
 	magic          = "VECBOLTG"
-	version        = 5
+	version        = 3 // of the plain and the quick layout
+	newest         = 4 // of the shared layout
 	oldest         = 2 // version that is still read
 	headerSize     = blocks.HeaderSize
 	sectionEnd     = 64         // sections are padded to a multiple of it
@@ -25,13 +25,9 @@ const (
 	none           = 0xffffffff // stands for a missing row
 	maxEntryPoints = 1024
 	maxLevels      = 128 // levels per column of the calibration
-	levelSize      = 64  // bytes of a level
-	midLevelSize   = 44  // in versions 3 and 4
+	levelSize      = 44  // bytes of a level
 	oldLevelSize   = 20  // in version 2
 	maxFactor      = 100 // of stopping ratios and margins
-	leastRatio     = 0.5 // of stopping ratios
-	maxOdds        = 100 // log-odds at which searches stop
-	maxForecast    = 1e6 // absolute value of the coefficients of forecasts
 )
 
 // The layouts of the nodes.
@@ -43,7 +39,11 @@ const (
 	shared = 3
 )
 
-var format = blocks.Format{Magic: magic, Version: version, Name: "graph"}
+var (
+	format = blocks.Format{Magic: magic, Version: version, Name: "graph"}
+	newer  = blocks.Format{Magic: magic, Version: newest, Name: "graph"}
+	older  = blocks.Format{Magic: magic, Version: oldest, Name: "graph"}
+)
 
 // headerColumns are the columns of the calibration in the order of the header. Version 2 has the
 // first group only.
@@ -61,11 +61,10 @@ type header struct {
 	overflow    uint32
 	levels      [len(calibrated)]uint32
 	margins     [len(calibrated)]float32
-	forecasts   [len(calibrated)]*forecast // nil: none
-	horizons    [len(calibrated)]float32   // squared distances of the last row beyond which nothing is promised, or 0
-	small       bool                       // plain to save space: without Options.Small it would be quick
-	codesCRC    uint32                     // of the shared layout: codes.Codes.Checksum
-	unshared    bool                       // to save space, but the codes are in this file
+	horizons    [len(calibrated)]float32 // squared distances of the last row beyond which nothing is promised, or 0
+	small       bool                     // plain to save space: without Options.Small it would be quick
+	codesCRC    uint32                   // of the shared layout: codes.Codes.Checksum
+	unshared    bool                     // to save space, but the codes are in this file
 	tableCRC    uint32
 }
 
@@ -106,7 +105,11 @@ func recordSize(dim int) int64 { return align(int64(dim) + simd.RecordTail) }
 func align(off int64) int64 { return (off + sectionEnd - 1) &^ (sectionEnd - 1) }
 
 func (h *header) encode(g *geometry) []byte {
-	e := format.Header()
+	f := &format
+	if h.layout == shared {
+		f = &newer
+	}
+	e := f.Header()
 	e.U32(h.ident.Metric.Code())
 	e.Raw(h.ident.DB[:])
 	e.U64(h.ident.Segment)
@@ -135,14 +138,6 @@ func (h *header) encode(g *geometry) []byte {
 	e.U32(bit(h.small))
 	e.U32(h.codesCRC)
 	e.U32(bit(h.unshared))
-	for _, f := range h.forecasts {
-		if f == nil {
-			f = new(forecast)
-		}
-		for _, v := range f {
-			e.U32(math.Float32bits(v))
-		}
-	}
 	return fileformat.SealHeader(e)
 }
 
@@ -158,27 +153,22 @@ func decodeHeader(b []byte) (header, geometry, error) {
 	fail := func(off int64, text string, args ...any) (header, geometry, error) {
 		return header{}, geometry{}, corrupt(off, text, args...)
 	}
-	var d *codec.Decoder
-	var v uint32
-	var err error
-	for v = version; v >= oldest; v-- {
-		f := format
-		f.Version = v
-		if d, err = f.Open(b); !errors.Is(err, fileformat.ErrVersion) {
-			break
-		}
+	columns, layouts := headerColumns[:], []uint32{plain, quick}
+	d, err := format.Open(b)
+	if errors.Is(err, fileformat.ErrVersion) {
+		layouts = []uint32{shared}
+		d, err = newer.Open(b)
+	}
+	if errors.Is(err, fileformat.ErrVersion) {
+		columns, layouts = headerColumns[:1], []uint32{plain, quick}
+		d, err = older.Open(b)
 	}
 	if err != nil {
 		return header{}, geometry{}, err
 	}
-	columns, layouts, h := headerColumns[:], []uint32{plain, quick, shared}, header{levelSize: levelSize}
-	switch v {
-	case 4:
-		layouts, h.levelSize = layouts[2:], midLevelSize
-	case 3:
-		layouts, h.levelSize = layouts[:2], midLevelSize
-	case 2:
-		columns, layouts, h.levelSize = columns[:1], layouts[:2], oldLevelSize
+	h := header{levelSize: levelSize}
+	if len(columns) < len(headerColumns) {
+		h.levelSize = oldLevelSize
 	}
 	metric := d.U32()
 	copy(h.ident.DB[:], d.Raw(len(h.ident.DB)))
@@ -212,11 +202,6 @@ func decodeHeader(b []byte) (header, geometry, error) {
 		h.codesCRC = d.U32()
 		h.unshared = d.U32() == 1
 	}
-	if v == version {
-		if err := h.readForecasts(d); err != nil {
-			return header{}, geometry{}, err
-		}
-	}
 	m, ok := fileformat.MetricOf(metric)
 	if !ok || dim < 1 || dim > codes.MaxDim || rows < 1 || rows > codes.MaxRows {
 		return fail(12, "metric %d, dimension %d, %d rows", metric, dim, rows)
@@ -248,27 +233,7 @@ func decodeHeader(b []byte) (header, geometry, error) {
 	return h, g, nil
 }
 
-// readForecasts reads the forecasts of the columns.
-func (h *header) readForecasts(d *codec.Decoder) error {
-	for i := range h.forecasts {
-		at := int64(len(magic) + d.Offset())
-		f := new(forecast)
-		for j := range f {
-			if f[j] = math.Float32frombits(d.U32()); !(f[j] >= -maxForecast && f[j] <= maxForecast) {
-				return corrupt(at, "a forecast of %g", f[j])
-			}
-		}
-		if *f != (forecast{}) {
-			h.forecasts[i] = f
-		}
-	}
-	return nil
-}
-
-// isRatio reports whether v is valid as a stopping ratio; 0 means none.
-func isRatio(v float32) bool { return v == 0 || v >= leastRatio && v <= maxFactor }
-
-// isFactor reports whether v is valid as a margin; 0 means no bound.
+// isFactor reports whether v is valid as a stopping ratio or margin; 0 means no bound.
 func isFactor(v float32) bool { return v == 0 || v >= 1 && v <= maxFactor }
 
 func corrupt(off int64, text string, args ...any) error { return format.Corrupt(off, text, args...) }

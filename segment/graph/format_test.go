@@ -57,9 +57,8 @@ func TestFormatPage(t *testing.T) {
 func TestOldFile(t *testing.T) {
 	for name, layout := range map[string]uint32{
 		"testdata/v2-plain.graph": 0, "testdata/v2-quick.graph": 0,
-		"testdata/v3-plain.graph": 0, "testdata/v3-quick.graph": 0,
-		"testdata/v4-shared.graph": 0,
-		"testdata/v5-plain.graph":  plain, "testdata/v5-quick.graph": quick, "testdata/v5-shared.graph": shared,
+		"testdata/v3-plain.graph": plain, "testdata/v3-quick.graph": quick,
+		"testdata/v4-shared.graph": shared,
 	} {
 		if *update && layout > 0 {
 			if err := os.WriteFile(name, fixture(t, layout), 0o644); err != nil {
@@ -153,13 +152,6 @@ func dump(t *testing.T, b []byte) string {
 	u32("small")
 	line(4, "checksum of shared codes", "%#08x", d.U32())
 	u32("not shared")
-	for _, k := range []int{1, 10, 100, 300, 1000} {
-		f32(fmt.Sprintf("forecast for %d: constant", k))
-		for _, name := range []string{"ratio", "nodes", "distance", "share"} {
-			f32("factor of the " + name)
-		}
-		f32("farthest distance")
-	}
 	repeat(4092-d.Offset(), 0, "reserved")
 	line(4, "checksum of 0 to 4091", "%#08x", d.U32())
 	for r := range rows {
@@ -240,10 +232,7 @@ func dump(t *testing.T, b []byte) string {
 			f32("nodes")
 			f32("recall")
 			f32("without the ratio")
-			f32("log-odds to stop at")
-			u32("mirror")
-			f32("nodes, like rows")
-			for _, kind := range []string{"like rows", "midpoints", "means of few", "means of many", "perturbed", "noisy", "sparse"} {
+			for _, kind := range []string{"like rows", "means of few", "means of many", "perturbed", "sparse"} {
 				f32("recall, " + kind)
 			}
 			f32("less than half found")

@@ -94,7 +94,7 @@ func Parse(b []byte, ident codes.Ident, with *codes.Codes) (*Graph, error) {
 	at := geo.levels
 	for i, n := range h.levels {
 		for range n {
-			l, err := decodeLevel(b[at:][:h.levelSize], h.forecasts[i])
+			l, err := decodeLevel(b[at:][:h.levelSize])
 			if err != nil {
 				return nil, corrupt(at, "%v", err)
 			}

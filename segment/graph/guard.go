@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/vecbolt/vecbolt/internal/bitset"
-	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/simd"
 )
 
@@ -58,9 +57,7 @@ func (q *Query) Guard(k int, s Setting, allowed int) {
 		passed:   k/tolerated + count(math.Ceil(mean+deviations*deviation)),
 		excluded: max(0, q.g.Len()-allowed),
 		most:     16 + count(far*float64(s.EF)/share),
-	}
-	if share == 1 || q.g.head.ident.Metric == fileformat.Dot {
-		q.guard.horizon = q.g.horizon(k, int(float64(k)/share))
+		horizon:  q.g.horizon(k, int(float64(k)/share)),
 	}
 }
 
@@ -73,7 +70,7 @@ func (g *Graph) Longer(recall float64, k int, stats Stats) (more int, s Setting,
 	if stats.Passed == 0 || recall <= 0 || more > calibrated[g.columns()-1] {
 		return 0, Setting{}, false
 	}
-	s, ok = g.Filtered(recall, more)
+	s, ok = g.Setting(recall, more)
 	return more, s, ok
 }
 

@@ -47,16 +47,10 @@ func (q *Query) Reset(g *Graph, vec []float32) {
 		g.turn.apply(q.y[:dim])
 		q.table.Set(q.y)
 	}
-	q.load(extra)
-}
-
-// load makes the coded point of q.y.
-func (q *Query) load(extra float32) {
-	dim := q.g.Dim()
 	size := int(recordSize(dim))
 	q.rec = slices.Grow(q.rec[:0], size)[:size]
 	record(q.rec, q.y[:dim], extra)
-	if q.g.codes != nil {
+	if g.codes != nil {
 		simd.LoadSplitVector(&q.point, q.rec[:align(int64(dim))], dim, q.rec[size-simd.RecordTail:])
 	} else {
 		simd.LoadVector(&q.point, q.rec)
@@ -116,11 +110,6 @@ type Stats struct {
 	Estimated int // distances estimated from codes
 	Scored    int // rows that were scored
 	Passed    int // under a guard: excluded rows that are nearer than the last row wanted, estimated
-
-	// StopRatio is the stopping ratio of the last stage of this very search, and Share the share of
-	// the rows wanted that it has found, by the forecast of its setting. Both are 0 without a
-	// forecast, and if the beam width ended the search.
-	StopRatio, Share float64
 }
 
 // Search returns the k rows with the highest scores among the candidates of a beam search, best
@@ -182,84 +171,17 @@ func (g *Graph) front(k int) int {
 	return 0
 }
 
-// attempt walks once: in stages, if a forecast may end them.
+// attempt walks once.
 func (q *Query) attempt(k int, s Setting, allowed bitset.Set, buf *Buffer) error {
 	front := 0
 	if allowed == nil {
 		front = q.g.front(k)
 	}
-	if err := q.start(k, s, allowed, front, buf); err != nil {
-		return err
+	err := q.start(k, s, allowed, front, buf)
+	if err == nil {
+		err = q.walk(allowed, buf)
 	}
-	if s.sure == 0 || allowed != nil {
-		err := q.walk(allowed, buf)
-		if err == nil && allowed == nil && s.forecast != nil && s.StopRatio > 0 {
-			q.foresee(s, buf)
-		}
-		return err
-	}
-	buf.stopRatio = min(stopRatios[0], s.StopRatio)
-	if err := q.walk(nil, buf); err != nil {
-		return err
-	}
-	for i := 1; ; i++ {
-		course, stop := q.foresee(s, buf)
-		if stop {
-			return nil
-		}
-		if buf.stopRatio >= s.StopRatio || i == len(stopRatios) {
-			if s.forecast.holds(course) {
-				return nil
-			}
-			break
-		}
-		if s.mirror && buf.stopRatio == mirrorRatio {
-			if err := q.mirror(buf); err != nil {
-				return err
-			}
-		}
-		buf.stopRatio = min(stopRatios[i], s.StopRatio)
-		if err := q.goOn(buf); err != nil {
-			return err
-		}
-	}
-	return q.exhaust(k, s, front, buf)
-}
-
-// exhaust continues a search as far as the beam goes. If the search has refused rows because they
-// were beyond the largest stopping ratio, it starts again.
-func (q *Query) exhaust(k int, s Setting, front int, buf *Buffer) error {
-	if buf.keepRatio == 0 {
-		buf.stopRatio, buf.lastRatio = 0, 0
-		return q.goOn(buf)
-	}
-	before := buf.stats
-	if err := q.start(k, Setting{EF: s.EF}, nil, front, buf); err != nil {
-		return err
-	}
-	buf.stats.Expanded, buf.stats.Estimated = before.Expanded, before.Estimated
-	if err := q.walk(nil, buf); err != nil || !s.mirror {
-		return err
-	}
-	if err := q.mirror(buf); err != nil {
-		return err
-	}
-	return q.goOn(buf)
-}
-
-// foresee forecasts the share found at the end of a stage, and reports whether the search should
-// stop there.
-func (q *Query) foresee(s Setting, buf *Buffer) (c course, stop bool) {
-	buf.stats.StopRatio, buf.stats.Share = 0, 0
-	if buf.spent(q.found(buf)) {
-		return course{}, true
-	}
-	if c = buf.course(q.found(buf)); !s.forecast.holds(c) {
-		return c, false
-	}
-	odds := s.forecast.odds(c)
-	buf.stats.StopRatio, buf.stats.Share = float64(buf.stopRatio), share(odds)
-	return c, odds >= s.sure
+	return err
 }
 
 // rescored returns how many candidates are scored at most for k results. They are more than k
@@ -276,9 +198,8 @@ func (q *Query) start(k int, s Setting, allowed bitset.Set, front int, buf *Buff
 	buf.start(q.g.Len(), ef, near, front)
 	buf.marks = q.g.file != nil
 	buf.cold = q.cold && buf.marks
-	buf.rank, buf.stopRatio, buf.lastRatio = q.g.rank(k), s.StopRatio, s.StopRatio
-	sifts := q.g.sifts && allowed == nil // then it refuses rows by itself
-	if margin := q.g.margin(k); margin > 0 && s.StopRatio > 0 && !sifts {
+	buf.rank, buf.stopRatio = q.g.rank(k), s.StopRatio
+	if margin := q.g.margin(k); margin > 0 && s.StopRatio > 0 {
 		buf.keepRatio = max(s.StopRatio, margin)
 	}
 	if q.without == none {

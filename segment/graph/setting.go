@@ -24,11 +24,7 @@ type Setting struct {
 
 	k        int       // rows wanted; 0: not known
 	nodes    float64   // mean number of expansions of an unfiltered search; 0: as many as EF
-	typical  float64   // the same for queries like the rows; 0: not known
 	measured *measured // nil: the setting was not measured
-	forecast *forecast // of the share found; nil: there is no forecast
-	sure     float32   // log-odds of the forecast at which a search stops; 0: it has one stage
-	mirror   bool      // see Query.mirror
 }
 
 // String returns the setting as "ef 100, stop ratio 1.12".
@@ -36,36 +32,25 @@ func (s Setting) String() string {
 	if s.StopRatio == 0 {
 		return fmt.Sprintf("ef %d", s.EF)
 	}
-	if s.sure > 0 {
-		mirror := ""
-		if s.mirror {
-			mirror = ", mirror"
-		}
-		return fmt.Sprintf("ef %d, stop ratio up to %.4g, forecast of %.4g%s", s.EF, s.StopRatio, share(s.sure), mirror)
-	}
 	return fmt.Sprintf("ef %d, stop ratio %.4g", s.EF, s.StopRatio)
 }
 
-// Times returns a setting for searches that go n times as far, whatever is forecast.
+// Times returns a setting for searches that go n times as far.
 func (s Setting) Times(n float64) Setting {
-	s.measured, s.forecast, s.sure, s.mirror = nil, nil, 0, false
+	s.measured = nil
 	s.EF = int(math.Ceil(float64(s.EF) * n))
-	s.nodes, s.typical = s.nodes*n, s.typical*n
+	s.nodes *= n
 	if s.StopRatio > 0 {
-		const least = 1.02
-		s.StopRatio = 1 + (max(least, s.StopRatio)-1)*float32(n)
+		s.StopRatio = 1 + (s.StopRatio-1)*float32(n)
 	}
 	return s
 }
 
-// usual returns the number of expansions of a usual search without a filter: of a query like the
-// rows. Older files have only the mean of the calibration, which is higher, the more so the farther
-// searches go: three trials in ten are unlike the rows, and the hardest go ten times as far as
-// most.
+// usual returns the number of expansions of a usual search without a filter. The mean of the
+// calibration is higher, the more so the farther searches go: three trials in ten are unlike the
+// rows, and the hardest go ten times as far as most.
 func (s *Setting) usual() float64 {
 	switch {
-	case s.typical > 0:
-		return s.typical
 	case s.nodes == 0:
 		return float64(s.EF)
 	case s.StopRatio == 0: // every search expands the whole beam
@@ -119,12 +104,8 @@ type level struct {
 	ef        int
 	stopRatio float32
 	nodes     float32
-	typical   float32 // nodes of queries like the rows
 	recall    float32
 	whole     float32 // recall without the stopping ratio
-	sure      float32 // see Setting
-	forecast  *forecast
-	mirror    bool
 	measured  *measured
 }
 
@@ -136,9 +117,9 @@ type measured struct {
 
 func (l *level) setting(k int, times float64) Setting {
 	s := Setting{k: k, EF: max(k, int(math.Ceil(float64(l.ef)*times))), StopRatio: l.stopRatio,
-		nodes: float64(l.nodes) * times, typical: float64(l.typical) * times}
+		nodes: float64(l.nodes) * times}
 	if times == 1 {
-		s.measured, s.forecast, s.sure, s.mirror = l.measured, l.forecast, l.sure, l.mirror
+		s.measured = l.measured
 	}
 	return s
 }
@@ -161,41 +142,24 @@ func (s Setting) Poor() float64 {
 	return float64(s.measured.poor)
 }
 
-// decodeLevel reads a level of the newest version, or a shorter one of an older version. f is the
-// forecast of its column.
-func decodeLevel(b []byte, f *forecast) (level, error) {
+// decodeLevel reads a level of version 3, or a shorter one of version 2.
+func decodeLevel(b []byte) (level, error) {
 	f32 := func(at int) float32 { return math.Float32frombits(binary.LittleEndian.Uint32(b[at:])) }
 	l := level{ef: int(binary.LittleEndian.Uint32(b)), stopRatio: f32(4), nodes: f32(8), recall: f32(12),
 		whole: f32(16)}
-	at := oldLevelSize
-	if len(b) == levelSize {
-		if l.sure = f32(at); l.sure > 0 {
-			l.forecast = f
-		}
-		l.mirror = binary.LittleEndian.Uint32(b[at+4:]) == 1
-		l.typical = f32(at + 8)
-		at += 12
-	}
 	if len(b) > oldLevelSize {
-		l.measured = new(measured)
-		for k := range l.measured.recall {
-			if len(b) == levelSize || kind(k) != midpoints && kind(k) != noisy {
-				l.measured.recall[k] = f32(at)
-				at += 4
-			}
+		l.measured = &measured{poor: f32(oldLevelSize + 4*int(kept))}
+		for i := range l.measured.recall {
+			l.measured.recall[i] = f32(oldLevelSize + 4*i)
 		}
-		l.measured.poor = f32(at)
 		for _, v := range append(l.measured.recall[:], l.measured.poor) {
 			if !(v >= 0 && v <= 1) {
 				return level{}, fmt.Errorf("a share of %g", v)
 			}
 		}
 	}
-	if l.ef < 1 || l.ef > math.MaxInt32 || !isRatio(l.stopRatio) || !(l.nodes >= 0 && l.nodes <= math.MaxInt32) ||
-		!(l.typical >= 0 && l.typical <= math.MaxInt32) || !(l.sure >= 0 && l.sure <= maxOdds) ||
-		l.sure > 0 && (l.stopRatio == 0 || f == nil) {
-		return level{}, fmt.Errorf("ef %d, stopping ratio %g, %g nodes, log-odds of %g", l.ef, l.stopRatio,
-			l.nodes, l.sure)
+	if l.ef < 1 || l.ef > math.MaxInt32 || !isFactor(l.stopRatio) || !(l.nodes >= 0) || l.nodes > math.MaxInt32 {
+		return level{}, fmt.Errorf("ef %d, stopping ratio %g, %g nodes", l.ef, l.stopRatio, l.nodes)
 	}
 	return l, nil
 }
@@ -205,11 +169,8 @@ func encodeLevels(tables *[len(calibrated)][]level) []uint32 {
 	for _, table := range tables {
 		for _, l := range table {
 			words = append(words, uint32(l.ef))
-			for _, v := range [...]float32{l.stopRatio, l.nodes, l.recall, l.whole, l.sure} {
-				words = append(words, math.Float32bits(v))
-			}
-			words = append(words, bit(l.mirror), math.Float32bits(l.typical))
-			for _, v := range append(l.measured.recall[:], l.measured.poor) {
+			values := append([]float32{l.stopRatio, l.nodes, l.recall, l.whole}, l.measured.recall[:]...)
+			for _, v := range append(values, l.measured.poor) {
 				words = append(words, math.Float32bits(v))
 			}
 		}
@@ -221,24 +182,11 @@ func encodeLevels(tables *[len(calibrated)][]level) []uint32 {
 // results. Recall is a mean over queries of one kind, whether they resemble the rows or not: every
 // kind gets it. ok is false if no setting reached it.
 func (g *Graph) Setting(recall float64, k int) (s Setting, ok bool) {
-	return g.cheapest(recall, k, true)
-}
-
-// Filtered is Setting for searches with a filter: no forecast was fitted to these.
-func (g *Graph) Filtered(recall float64, k int) (s Setting, ok bool) {
-	return g.cheapest(recall, k, false)
-}
-
-func (g *Graph) cheapest(recall float64, k int, forecasts bool) (s Setting, ok bool) {
 	// No interpolation: where a whole cluster comes into view, recall rises in a step.
 	i, times := g.column(k)
 	for _, l := range g.levels[i] {
-		if float64(l.recall) >= recall && (l.sure == 0 || forecasts && times == 1) {
-			s = l.setting(k, times)
-			if forecasts && times == 1 {
-				s.forecast = g.head.forecasts[i]
-			}
-			return s, true
+		if float64(l.recall) >= recall {
+			return l.setting(k, times), true
 		}
 	}
 	return Setting{}, false
@@ -257,7 +205,7 @@ func (g *Graph) Covers(recall float64, k, allowed int) bool {
 	if among <= k {
 		return true
 	}
-	_, ok := g.Filtered(recall, among)
+	_, ok := g.Setting(recall, among)
 	return ok && among <= calibrated[g.columns()-1]
 }
 

@@ -59,7 +59,7 @@ func (b *Buffer) admitted() float32 {
 		}
 	}
 	if b.stopRatio > 0 {
-		most = min(most, b.within(max(b.stopRatio, b.lastRatio, siftRatio), &b.pool))
+		most = min(most, b.within(max(b.stopRatio, siftRatio), &b.pool))
 	}
 	return most
 }

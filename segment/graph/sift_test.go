@@ -150,7 +150,7 @@ func TestLevelsOfSifting(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				got := levelOf(deep, c, s, func(i int) *outcome { return &deep[i].whole[0] })
+				got := levelOf(deep, c, s, func(t *trial) *outcome { return &t.whole[0] })
 				if got.nodes != l.nodes || got.recall != l.recall || *got.measured != *l.measured {
 					t.Errorf("metric %d, k %d, %v: %+v %+v, stated %+v %+v", m, k, s, got, *got.measured, l, *l.measured)
 				}

@@ -23,11 +23,7 @@ type synthesizer struct {
 // words and for what lies between documents, the others for questions from another source.
 func (b *builder) queries(rows codes.Source) (all []trial, err error) {
 	s := synthesizer{builder: b, rows: rows, rng: rand.New(rand.NewPCG(b.head.seed, 2))}
-	first, last, left := midpoints, sparse, sampledRows
-	if b.head.ident.Metric == fileformat.Dot {
-		first, last, left = meansOfFew, opposite, sampledRows+2*sampledOther
-	}
-	picks := s.rng.Perm(b.Len())[:min(b.Len(), left)]
+	picks := s.rng.Perm(b.Len())[:min(b.Len(), sampledRows)]
 	slices.Sort(picks)
 	depth := func(i int) int { // rows of truth of the i-th trial of a kind
 		switch {
@@ -45,11 +41,12 @@ func (b *builder) queries(rows codes.Source) (all []trial, err error) {
 		}
 		all = append(all, trial{kind: likeRows, most: depth(i), row: uint32(row), vec: slices.Clone(x)})
 	}
+	last := sparse
+	if b.head.ident.Metric == fileformat.Dot {
+		last = opposite
+	}
 	for i := range sampledOther {
-		for k := first; k <= last; k++ {
-			if k == noisy && last == opposite {
-				continue
-			}
+		for k := meansOfFew; k <= last; k++ {
 			vec, err := s.query(k, i)
 			if err != nil {
 				return nil, err
@@ -66,22 +63,12 @@ func (s *synthesizer) query(k kind, i int) ([]float32, error) {
 	const half = 12 // a multiple of the cycles below
 	s.directions = s.head.ident.Metric == fileformat.Cosine || s.head.ident.Metric == fileformat.Dot && i/half%2 == 1
 	switch k {
-	case midpoints:
-		return s.mean(2)
 	case meansOfFew:
-		if s.head.ident.Metric == fileformat.Dot {
-			return s.mean([...]int{2, 3, 4, 6}[i%4])
-		}
-		return s.mean([...]int{3, 4, 6}[i%3])
+		return s.mean([...]int{2, 3, 4, 6}[i%4])
 	case meansOfMany:
 		return s.mean([...]int{10, 30}[i%2])
 	case perturbed:
-		if s.head.ident.Metric == fileformat.Dot {
-			return s.moved([...]change{away, noise, noise}[i%3], [...]float64{0.5, 0.5, 1}[i%3])
-		}
-		return s.moved([...]change{away, noise}[i%2], 0.5)
-	case noisy:
-		return s.moved(noise, [...]float64{1, 1.25}[i%2])
+		return s.moved([...]change{away, noise, noise}[i%3], [...]float64{0.5, 0.5, 1}[i%3])
 	case sparse:
 		return s.moved(erased, 1)
 	case anywhere:

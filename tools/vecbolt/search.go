@@ -305,7 +305,7 @@ func (c *searchArgs) appendResult(dst []byte, n int, r *db.Result, counts bool) 
 	}
 	dst = fmt.Appendf(dst, `{"query":%d,"exact":%t,"plan":%s,"recall":%v,`, n, r.Exact, plan, r.Recall)
 	if !r.Exact {
-		dst = fmt.Appendf(dst, `"usual_recall":%v,"likely_recall":%v,"poor":%v,`, r.UsualRecall, r.LikelyRecall, r.Poor)
+		dst = fmt.Appendf(dst, `"usual_recall":%v,"poor":%v,`, r.UsualRecall, r.Poor)
 	}
 	if counts {
 		dst = fmt.Appendf(dst, `"complete":%t,"matched":%d,"considered":%d,`, r.Complete, r.Matched, r.Considered)
