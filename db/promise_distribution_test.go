@@ -101,7 +101,7 @@ func syntheticQueries(set promiseSet, n int) (kinds []promiseQueries) {
 			return v
 		}},
 	} {
-		if set.metric != Dot && (strings.HasPrefix(k.name, "opposite") || k.name == "in all directions alike") {
+		if set.metric == L2 && strings.HasPrefix(k.name, "opposite") {
 			continue
 		}
 		q := promiseQueries{name: k.name}
@@ -155,7 +155,7 @@ func TestPromiseOutOfDistribution(t *testing.T) {
 	fmt.Fprintf(table, "\n|---|---|---|---|---|---|---|%s\n", strings.Repeat("---|", len(targets)))
 	var cells []distributionCell
 	promiseSets(t, rows, queries, func(set promiseSet) {
-		short := []string{"text model", "text model, middle dimension", "4,000 words", "lengths of 0.01 to 100", "giants and zeros", "words of unequal length"}
+		short := []string{"text model", "drift", "text model, middle dimension", "4,000 words", "lengths of 0.01 to 100", "giants and zeros", "words of unequal length"}
 		if !only.MatchString(set.name) || !*promiseFull && !slices.Contains(short, set.name) {
 			return
 		}
@@ -174,6 +174,7 @@ func TestPromiseOutOfDistribution(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
+	overshoot(table, cells, targets)
 	slices.SortFunc(cells, func(a, b distributionCell) int {
 		return cmp.Compare(a.Recall-a.target, b.Recall-b.target)
 	})
@@ -214,8 +215,40 @@ type distributionCell struct {
 	k         int
 	target    float64
 	nearest.Estimate
-	none, half  int     // queries that found nothing, less than half
+	none, half int // queries that found nothing, less than half
+
 	usual, poor float64 // sums over the queries of what Result states
+}
+
+// overshoot writes by how much the cells exceed their targets, in parts of the share that a target
+// leaves to be missed.
+func overshoot(table *bytes.Buffer, cells []distributionCell, targets []float64) {
+	table.WriteString("\nThe median cell: recall found, and (found - asked) / (1 - asked).\n\n" +
+		"| k | asked | cells | found | exceeds by |\n|---|---|---|---|---|\n")
+	line := func(name string, some []distributionCell) {
+		if len(some) == 0 {
+			return
+		}
+		var found, over []float64
+		for _, c := range some {
+			found, over = append(found, c.Recall), append(over, (c.Recall-c.target)/(1-c.target))
+		}
+		slices.Sort(found)
+		slices.Sort(over)
+		fmt.Fprintf(table, "| %s | %d | %.4f | %.2f |\n", name, len(some), found[len(some)/2], over[len(some)/2])
+	}
+	var ks []int
+	for _, c := range cells {
+		if !slices.Contains(ks, c.k) {
+			ks = append(ks, c.k)
+		}
+	}
+	for _, k := range ks {
+		for _, target := range targets {
+			line(fmt.Sprintf("%d | %g", k, target), slices.DeleteFunc(slices.Clone(cells), func(c distributionCell) bool { return c.k != k || c.target != target }))
+		}
+	}
+	line("all | all", cells)
 }
 
 // ask asks queries of one kind for every target.
@@ -261,7 +294,7 @@ func (p *promised) ask(t *testing.T, kind promiseQueries, k int, targets []float
 		c.set, c.kind, c.k, c.target, c.Estimate = p.name, kind.name, k, target, tallies[i].Estimate(nearest.Usual)
 		fmt.Fprintf(table, " %.4f |", c.Recall)
 		n := float64(len(kind.vecs))
-		if kind.name == likeTheRows && (c.usual/n > c.High+0.03 || c.usual/n < c.Low-0.05) {
+		if kind.name == likeTheRows && p.name != "drift" && (c.usual/n > c.High+0.03 || c.usual/n < c.Low-0.05) {
 			t.Errorf("%s, %d best: usual recall %.4f, %+v", p.name, k, c.usual/n, *c)
 		}
 		if float64(c.half)/n > c.poor/n+0.1 {

@@ -14,7 +14,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/vecbolt/vecbolt/filter"
@@ -24,7 +23,7 @@ import (
 
 var (
 	promiseRows = flag.Int("promise.rows", 1500, "rows of TestPromise; 10,000 and more take minutes, and hold promises without slack")
-	promiseData = flag.String("promise.data", "", "a directory with real data sets for TestPromise: each a directory with base.fvecs and query.fvecs, for the metric dot if its name ends in .dot")
+	promiseData = flag.String("promise.data", "", "a directory with real data sets for TestPromise: each a directory with base.fvecs and query.fvecs, for the metric dot or l2 if its name ends in .dot or .l2")
 	promiseOut  = flag.String("promise.out", "", "file for the table of TestPromise")
 	promiseOnly = flag.String("promise.set", "", "regular expression: the data sets of TestPromise")
 )
@@ -60,6 +59,11 @@ func shapes(r *rand.Rand) []shape {
 	for i := range groups {
 		groups[i] = make([]float32, 32)
 		normal(other, groups[i], 1)
+	}
+	drift := make([][]float32, 60)
+	for i := range drift {
+		drift[i] = make([]float32, 64)
+		normal(rand.New(rand.NewPCG(7, uint64(i))), drift[i], 1)
 	}
 	lengths := func(r *rand.Rand, v []float32, decades float64) { // log-uniform: 10^-decades to 10^decades
 		scale(v, math.Pow(10, decades*(2*r.Float64()-1)))
@@ -154,6 +158,18 @@ func shapes(r *rand.Rand) []shape {
 				}
 			}
 		}},
+		{"drift", Cosine, 64, func() func(*rand.Rand, []float32) { // later rows are elsewhere, the queries beyond the last
+			n := 0.0
+			return func(_ *rand.Rand, v []float32) {
+				copy(v, drift[other.IntN(len(drift)/2)])
+				to := drift[len(drift)/2+int(n/100)%(len(drift)/2)]
+				for i := range v {
+					v[i] += float32(min(3, n/2000)) * to[i]
+				}
+				normal(other, v, 0.5)
+				n++
+			}
+		}()},
 		{"normal, inner products", Dot, 24, func(r *rand.Rand, v []float32) { normal(r, v, 1) }},
 		{"lengths of 0.1 to 10", Dot, 32, func(r *rand.Rand, v []float32) {
 			copy(v, groups[r.IntN(len(groups))])
@@ -229,8 +245,11 @@ func promiseSets(t *testing.T, rows, queries int, yield func(promiseSet)) {
 		dir := filepath.Dir(base)
 		asked := read(filepath.Join(dir, "query.fvecs"))
 		metric := Cosine
-		if strings.HasSuffix(dir, ".dot") {
+		switch filepath.Ext(dir) {
+		case ".dot":
 			metric = Dot
+		case ".l2":
+			metric = L2
 		}
 		yield(promiseSet{name: filepath.Base(dir), metric: metric, rows: read(base), queries: asked[:min(len(asked), queries)]})
 	}

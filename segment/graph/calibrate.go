@@ -12,8 +12,8 @@ import (
 
 // Parameters of the calibration.
 const (
-	sampledRows  = 600 // rows, each left out
-	sampledOther = 120 // queries of each other kind
+	sampledRows  = 480 // rows, each left out
+	sampledOther = 90  // queries of each other kind
 	firstEF      = 10
 	lastEF       = 1500  // for 1,000 results more: see widths
 	middleEvery  = 5     // two trials in five have 100 results; prime to the cycles of query
@@ -27,6 +27,7 @@ const (
 	horizonEF    = 1000  // beam width of the searches that find the horizons
 	hidden       = 0.1   // share of rows that these miss beyond the horizon
 	tail         = 50    // one query in this many is farther than where the horizon is extrapolated from
+	farther      = 1.05  // times the farthest row of a trial: the horizon where lengths do not matter
 	mostBeyond   = 0.3   // share of queries beyond the horizon from which a graph is of no use
 	shareOfRows  = 0.7   // weight of the queries like the rows in the mean cost of a search
 	worthScan    = 0.8   // share of the price of a scan up to which a search is worth while
@@ -34,21 +35,22 @@ const (
 	moreRatios   = 2     // stopping ratios to measure for each ef beyond those that made a difference
 )
 
-// A kind of trial is measured by itself: a level promises the recall that every kind gets. The last
-// two are for Dot, whose queries often come from another model than the rows and point anywhere. A
-// level keeps the means of the others.
+// A kind of trial is measured by itself: a level promises the recall that every kind gets. A level
+// keeps the means of the first five.
 type kind int
 
 const (
 	likeRows    kind = iota // rows
-	meansOfFew              // means of a few rows
-	meansOfMany             // means of many rows
+	meansOfFew              // means of three to six rows
+	meansOfMany             // means of ten rows
 	perturbed               // rows moved away from others or at random
 	sparse                  // rows with most elements erased
-	anywhere                // all directions alike
-	opposite                // rows times -1
+	midpoints               // means of two rows: what is near to one is far from the other
+	central                 // means of thirty rows: near the mean of all
+	anywhere                // all directions alike, even those that the rows hardly use
+	opposite                // rows times -1; not for L2, where these are far beyond the rows
 	kinds
-	kept = anywhere // kinds of which a level keeps the mean
+	kept = midpoints // kinds of which a level keeps the mean
 )
 
 // stopRatios are the stopping ratios tried during calibration, in ascending order.
@@ -116,6 +118,8 @@ func (b *builder) calibrate(rows codes.Source) error {
 		if err := b.findHorizons(trials, score); err != nil {
 			return err
 		}
+	} else {
+		b.setHorizons(trials)
 	}
 	var margins [len(calibrated)]float32
 	for _, columns := range [...][]int{{0, 1}, {2}, {3}, {4}} { // columns with the same rank share their searches
@@ -391,23 +395,22 @@ func (m *moments) add(found, nodes float64) {
 	m.nodes += nodes
 }
 
-// least returns the mean less a multiple of its standard error.
-func (m *moments) least(times float64) float64 {
+// least returns the mean less its standard error.
+func (m *moments) least() float64 {
 	mean := m.sum / m.n
 	deviation := math.Sqrt(max(0, m.squares/m.n-float64(mean*mean)) / m.n)
-	return max(0, mean-float64(times*deviation))
+	return max(0, mean-deviation)
 }
 
 // expect returns the mean number of expansions of a search, and the recall that queries of every
-// kind get at least. The recall of the other kinds is the least of several estimates, so half a
-// standard error is enough.
+// kind get at least.
 func expect(sums *[kinds]moments) (nodes, recall float32) {
-	worst := sums[likeRows].least(1)
+	worst := sums[likeRows].least()
 	usual := sums[likeRows].nodes / sums[likeRows].n
 	others, n := 0.0, 0.0
 	for k := likeRows + 1; k < kinds; k++ {
 		if m := &sums[k]; m.n > 0 {
-			worst = min(worst, m.least(0.5))
+			worst = min(worst, m.least())
 			others, n = others+m.nodes/m.n, n+1
 		}
 	}
@@ -505,7 +508,21 @@ func (t *trial) beyond(column int, buf *Buffer) bool {
 	return horizon > 0 && len(buf.dists) >= k && buf.dists[k-1] > horizon
 }
 
-// findHorizons sets the horizons of the graph. Among vectors of unequal lengths, a query that
+// setHorizons sets the horizons of a graph whose metric is not Dot: farther than from all trials
+// that are made of rows. In many dimensions, noise is beyond them, and so hard that no setting
+// would be left for the others.
+func (b *builder) setHorizons(trials []trial) {
+	for i := range trials {
+		t := &trials[i]
+		for c, k := range calibrated {
+			if k <= len(t.truth) && t.kind < anywhere {
+				b.head.horizons[c] = max(b.head.horizons[c], farther*t.truth[k-1].dist)
+			}
+		}
+	}
+}
+
+// findHorizons sets the horizons of a graph for Dot. Among vectors of unequal lengths, a query that
 // points away from nearly all long rows has its best rows among countless short ones: all products
 // are nearly zero, and the links of the short rows do not lead to the few better ones. However
 // wide, a search finds little. So searches whose last row is beyond the horizon promise nothing.

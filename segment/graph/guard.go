@@ -2,11 +2,13 @@ package graph
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"math/bits"
 	"slices"
 
 	"github.com/vecbolt/vecbolt/internal/bitset"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/simd"
 )
 
@@ -23,9 +25,13 @@ type guard struct {
 	horizon float32 // see Graph.horizon
 }
 
-// ErrFar is returned where the recall of the setting does not hold: when the filter excludes the
-// neighbourhood of the query, or when the rows found are farther than in the calibration.
-var ErrFar = errors.New("what is near is not allowed, or too far")
+// ErrFar is returned where the recall of the setting does not hold, because the filter excludes the
+// neighbourhood of the query.
+var ErrFar = errors.New("the rows near the query are not allowed")
+
+// ErrStranger is returned where the recall of the setting does not hold, because the last row
+// wanted is farther than in the calibration. It wraps ErrFar.
+var ErrStranger = fmt.Errorf("%w: all rows are far from it", ErrFar)
 
 // Parameters of guards.
 const (
@@ -35,6 +41,7 @@ const (
 	deviations = 3   // standard deviations above the mean number of excluded rows
 	firstLook  = 32  // expansions after which a search is judged; until the next look they grow by half
 	slack      = 3   // multiple of the beam width, for the limit of expansions
+	mostly     = 0.5 // share of rows that a filter allows, from which on the horizon applies to it
 	slackQuick = 1.6 // the same where the beam is ordered by estimates, which are rough
 )
 
@@ -57,7 +64,9 @@ func (q *Query) Guard(k int, s Setting, allowed int) {
 		passed:   k/tolerated + count(math.Ceil(mean+deviations*deviation)),
 		excluded: max(0, q.g.Len()-allowed),
 		most:     16 + count(far*float64(s.EF)/share),
-		horizon:  q.g.horizon(k, int(float64(k)/share)),
+	}
+	if share >= mostly || q.g.head.ident.Metric == fileformat.Dot {
+		q.guard.horizon = q.g.horizon(k, int(float64(k)/share))
 	}
 }
 

@@ -143,7 +143,9 @@ func TestLevelsOfSifting(t *testing.T) {
 						return err
 					}
 					o := outcome{nodes: stats.Expanded}
-					o.found[c], err = deep[i].count(c, w, score)
+					if o.found[c], err = deep[i].count(c, w, score); deep[i].beyond(c, &w.buf) {
+						o.found[c] = 1
+					}
 					deep[i].whole = append(deep[i].whole[:0], o)
 					return err
 				})

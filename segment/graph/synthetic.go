@@ -41,9 +41,9 @@ func (b *builder) queries(rows codes.Source) (all []trial, err error) {
 		}
 		all = append(all, trial{kind: likeRows, most: depth(i), row: uint32(row), vec: slices.Clone(x)})
 	}
-	last := sparse
-	if b.head.ident.Metric == fileformat.Dot {
-		last = opposite
+	last := opposite
+	if b.head.ident.Metric == fileformat.L2 {
+		last = anywhere
 	}
 	for i := range sampledOther {
 		for k := meansOfFew; k <= last; k++ {
@@ -64,14 +64,21 @@ func (s *synthesizer) query(k kind, i int) ([]float32, error) {
 	s.directions = s.head.ident.Metric == fileformat.Cosine || s.head.ident.Metric == fileformat.Dot && i/half%2 == 1
 	switch k {
 	case meansOfFew:
-		return s.mean([...]int{2, 3, 4, 6}[i%4])
+		return s.mean([...]int{3, 4, 6}[i%3])
 	case meansOfMany:
-		return s.mean([...]int{10, 30}[i%2])
+		return s.mean(10)
 	case perturbed:
 		return s.moved([...]change{away, noise, noise}[i%3], [...]float64{0.5, 0.5, 1}[i%3])
 	case sparse:
-		return s.moved(erased, 1)
+		return s.moved(erased, 0.8)
+	case midpoints:
+		return s.mean(2)
+	case central:
+		return s.mean(30)
 	case anywhere:
+		if s.head.ident.Metric == fileformat.L2 {
+			return s.moved(noise, 3)
+		}
 		v := make([]float32, s.Dim())
 		for j := range v {
 			v[j] = float32(s.rng.Float64() - 0.5)
@@ -127,10 +134,11 @@ type change int
 const (
 	away   change = iota // from another row
 	noise                // in all directions alike, even those that the rows hardly use
-	erased               // nine tenths of the elements are zero
+	erased               // elements are zero
 )
 
-// moved returns a changed row. It is moved by about times its distance from another row.
+// moved returns a changed row: moved by about times its distance from another row, or with that
+// share of its elements erased.
 func (s *synthesizer) moved(how change, times float64) ([]float32, error) {
 	x, err := s.pick()
 	if err != nil {
@@ -149,7 +157,7 @@ func (s *synthesizer) moved(how change, times float64) ([]float32, error) {
 		case noise:
 			x[i] = float32(v + float64(length*(s.rng.Float64()-0.5)))
 		case erased:
-			if s.rng.IntN(10) > 0 {
+			if s.rng.Float64() < times {
 				x[i] = 0
 			}
 		}
