@@ -265,7 +265,7 @@ var mutants = []mutant{
 		old: "db.outcomes.find(r.id); applied {", new: "db.outcomes.find(r.id); applied && false {"},
 	{name: "shared-outcomes-not-replayed", file: "internal/engine/open.go", pkg: "db",
 		run: "TestUnansweredWrites",
-		old: "db.outcomes.note(records[i].LSN, b.Request, b.Deleted())", new: "_, _ = i, b"},
+		old: "db.outcomes.note(b.lsn, b.Request, b.Deleted())", new: "_ = b"},
 	{name: "shared-received-not-read", file: "internal/engine/files.go", pkg: "db",
 		run: "TestTwoProcesses",
 		old: "\tif err := db.CatchUp(); err != nil {\n\t\treturn nil, err\n\t}\n\tdb.Mu.Lock()\n", new: "\tdb.Mu.Lock()\n"},

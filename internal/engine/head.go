@@ -155,11 +155,12 @@ func newTable(dim int) *table {
 	return &table{dim: dim, per: per, cols: &tableColumns{}, terms: &tableTerms{}, codes: &tableCodes{}}
 }
 
-// append adds the document of a put.
+// append adds the document of a put. The op then shares the vector of the row.
 func (t *table) append(o *Op) {
 	t.nums = append(t.nums, o.Num)
 	t.docs = append(t.docs, o.Doc)
 	if t.dim == 0 {
+		o.raw = nil
 		t.inv = append(t.inv, 0)
 		return
 	}
@@ -169,6 +170,7 @@ func (t *table) append(o *Op) {
 	} else {
 		copy(vec, o.Vec)
 	}
+	o.Vec, o.raw = vec, nil
 	inv := segment.InvNorm(vec)
 	t.inv = append(t.inv, inv)
 	t.maxNorm = max(t.maxNorm, score.NormBound(inv))

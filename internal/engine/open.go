@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -455,45 +454,74 @@ func (db *Engine) replay(lsn uint64, record []byte) error {
 	}
 	db.CommitMu.Lock()
 	defer db.CommitMu.Unlock()
-	_, err := db.replayTogether([]Record{{LSN: lsn, Data: bytes.Clone(record)}})
+	batches, err := readRecords([]Record{{LSN: lsn, Data: record}})
+	if err == nil {
+		_, err = db.replayTogether(batches)
+	}
 	return err
 }
 
-// replayTogether makes records of the log visible in one version, and returns those that need
-// another one: from the first one on that changes the collections. The head keeps the memory of the
-// documents. CommitMu is held.
-func (db *Engine) replayTogether(records []Record) (rest []Record, err error) {
-	batches, resolved, err := readTogether(records)
-	if err != nil {
-		return nil, err
+// A logBatch is a batch of the log that becomes part of a version.
+type logBatch struct {
+	Batch
+	lsn      uint64
+	replaced []byte // Record.Replaced
+	resolved bool   // Record.Resolved
+	// settled says that the batch was in a version already: it knows which documents it replaces,
+	// and shares the memory of the head instead of its record's.
+	settled bool
+}
+
+// readRecords decodes records, whose memory the batches share.
+func readRecords(records []Record) ([]logBatch, error) {
+	batches := make([]logBatch, 0, len(records))
+	for _, r := range records {
+		b, err := readRecord(r.Data)
+		if err != nil {
+			return nil, BadBatch(r.LSN, err)
+		}
+		batches = append(batches, logBatch{Batch: b, lsn: r.LSN, replaced: r.Replaced, resolved: r.Resolved})
 	}
+	return batches, nil
+}
+
+// replayTogether makes batches of the log visible in one version, and returns those that need
+// another one: from the first one on that changes the collections. CommitMu is held.
+func (db *Engine) replayTogether(batches []logBatch) (rest []logBatch, err error) {
+	n := 1
+	for n < len(batches) && !batches[0].defines() && !batches[n].defines() {
+		n++
+	}
+	batches, rest = batches[:n], batches[n:]
 	g := newGroup(db)
 	again := func(tx *meta.Tx) error {
 		g.tx = tx
 		for i := range batches {
-			if err := g.again(records[i], &batches[i]); err != nil {
+			if err := g.again(&batches[i]); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	if resolved {
-		err = again(nil)
-	} else {
+	if slices.ContainsFunc(batches, func(b logBatch) bool { return !b.resolved && !b.settled }) {
 		err = db.Read(g.Base, again)
+	} else {
+		err = again(nil)
 	}
 	if err != nil {
 		return nil, err
 	}
-	rest = records[len(batches):]
+	ownDocuments(batches)
 	err = db.Guard(func() error {
 		for i := range batches {
 			g.apply(batches[i].Ops)
 		}
-		g.publish(records[len(batches)-1].LSN)
-		if !db.Opts.ReadOnly { // it may lead, and be asked
-			for i, b := range batches {
-				db.outcomes.note(records[i].LSN, b.Request, b.Deleted())
+		g.publish(batches[n-1].lsn)
+		for i := range batches {
+			b := &batches[i]
+			b.settled, b.replaced = true, nil
+			if !db.Opts.ReadOnly { // it may lead, and be asked
+				db.outcomes.note(b.lsn, b.Request, b.Deleted())
 			}
 		}
 		return nil
@@ -501,31 +529,31 @@ func (db *Engine) replayTogether(records []Record) (rest []Record, err error) {
 	return rest, err
 }
 
-// readTogether decodes the first of some records that can become visible together. resolved is true
-// if all of them are.
-func readTogether(records []Record) (batches []Batch, resolved bool, err error) {
-	batches, resolved = make([]Batch, 0, len(records)), true
-	for i, r := range records {
-		b, err := readRecord(r.Data)
-		if err != nil {
-			return nil, false, BadBatch(r.LSN, err)
-		}
-		alone := b.defines()
-		if alone && i > 0 {
-			break
-		}
-		batches, resolved = append(batches, b), resolved && r.Resolved
-		if alone {
-			break
+// ownDocuments moves documents from the memory of records to memory of their own.
+func ownDocuments(batches []logBatch) {
+	size := 0
+	for _, b := range batches {
+		for i := range b.Ops {
+			if !b.settled {
+				size += len(b.Ops[i].Doc)
+			}
 		}
 	}
-	return batches, resolved, nil
+	all := make([]byte, 0, size)
+	for _, b := range batches {
+		for i := range b.Ops {
+			if o := &b.Ops[i]; !b.settled && len(o.Doc) > 0 {
+				all = append(all, o.Doc...)
+				o.Doc = all[len(all)-len(o.Doc) : len(all) : len(all)]
+			}
+		}
+	}
 }
 
 // again resolves the writes of a batch that was committed before, by g.tx if there is one, and by
 // its record otherwise.
-func (g *Group) again(r Record, b *Batch) error {
-	lsn, replaced := r.LSN, codec.NewDecoder(r.Replaced)
+func (g *Group) again(b *logBatch) error {
+	lsn, replaced := b.lsn, codec.NewDecoder(b.replaced)
 	if b.First != g.nextNum {
 		return BadBatch(lsn, fmt.Errorf("begins with docnum %d, expected %d", b.First, g.nextNum))
 	}
@@ -543,16 +571,20 @@ func (g *Group) again(r Record, b *Batch) error {
 		if g.defs[o.Coll] == nil && g.Base.Views[o.Coll] == nil {
 			return BadBatch(lsn, fmt.Errorf("writes to unknown collection %d", o.Coll))
 		}
-		if g.tx == nil {
+		switch {
+		case b.settled:
+		case g.tx == nil:
 			o.old = replaced.Uvarint()
 			if o.old >= g.nextNum {
 				replaced.Fail(fmt.Errorf("docnum %d is replaced before %d is given out", o.old, g.nextNum))
 			}
-		} else {
+		default:
 			var err error
 			if o.old, _, err = g.current(o.Coll, o.ID); err != nil {
 				return err
 			}
+		}
+		if g.tx != nil {
 			g.pending[docKey{o.Coll, o.ID}] = o
 		}
 		if o.Kind == OpPut {

@@ -13,12 +13,15 @@ import (
 
 	"github.com/vecbolt/vecbolt/internal/document"
 	"github.com/vecbolt/vecbolt/internal/fileformat"
+	"github.com/vecbolt/vecbolt/internal/meta"
 	"github.com/vecbolt/vecbolt/wal"
 )
 
-// A tap observes a leader and keeps its records and roots, as a follower would receive them.
+// A tap observes a leader and keeps its records and its newest root, as a follower would receive
+// them.
 type tap struct {
 	records []Record
+	root    Root
 	unpin   []func()
 }
 
@@ -29,9 +32,13 @@ func (o *tap) Committed(first uint64, records []wal.Record, replaced [][]byte) {
 	}
 }
 
-func (o *tap) Rooted(_ Root, unpin func()) { o.unpin = append(o.unpin, unpin) }
-func (o *tap) Made()                       {}
-func (o *tap) Submitted()                  {}
+func (o *tap) Rooted(root Root, unpin func()) {
+	o.root = root
+	o.unpin = append(o.unpin, unpin)
+}
+
+func (o *tap) Made()      {}
+func (o *tap) Submitted() {}
 
 // A lonely upstream leads to no leader. It counts how often the follower has to join again.
 type lonely struct{ broken int }
@@ -127,11 +134,21 @@ func (p *pair) put(texts map[string]string) {
 	}
 }
 
-// receive gives the follower the records that the leader has reported.
+// receive gives the follower the records that the leader has reported, and uses their memory for
+// something else then, as a connection does.
 func (p *pair) receive() error {
 	records := p.tap.records
 	p.tap.records = nil
-	return p.follower.Receive(records)
+	err := p.follower.Receive(records)
+	for _, r := range records {
+		for i := range r.Data {
+			r.Data[i] = 0xee
+		}
+		for i := range r.Replaced {
+			r.Replaced[i] = 0xee
+		}
+	}
+	return err
 }
 
 // content returns the texts of an engine by id, and the rows of its head that are dead.
@@ -147,12 +164,22 @@ func content(t *testing.T, db *Engine) (texts map[string]string, dead int) {
 	for _, p := range v.Parts {
 		live := p.Alive()
 		dead += p.N - p.Live()
-		for row := range live.All() {
-			d, err := document.Decode(p.docs[row], document.All)
-			if err != nil {
-				t.Fatal(err)
+		err := ver.Read(func(tx *meta.Tx) error {
+			for row := range live.All() {
+				b, err := v.Stored(tx, p, row)
+				if err != nil {
+					return err
+				}
+				d, err := document.Decode(b, document.All)
+				if err != nil {
+					return err
+				}
+				texts[d.ID] = d.Text
 			}
-			texts[d.ID] = d.Text
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
 	}
 	if len(texts) != v.Count {
@@ -194,6 +221,51 @@ func TestReceivedRecords(t *testing.T) {
 		got, dead := content(t, p.follower)
 		if fmt.Sprint(got) != fmt.Sprint(want) || dead != wantDead {
 			t.Fatalf("round %d: %v and %d dead rows, the leader has %v and %d", round, got, dead, want, wantDead)
+		}
+	}
+}
+
+// TestNextRoot: when the leader has flushed, a follower takes its root and keeps the batches that
+// came after it, which it has applied or not.
+func TestNextRoot(t *testing.T) {
+	p := newPair(t)
+	rng := rand.New(rand.NewPCG(5, 6))
+	write := func(round int) {
+		t.Helper()
+		for range 1 + rng.IntN(4) {
+			p.put(map[string]string{fmt.Sprint(rng.IntN(12)): fmt.Sprint(round), fmt.Sprint(rng.IntN(12)): "b"})
+		}
+		op := Op{Kind: OpDelete, Collection: "docs", ID: fmt.Sprint(rng.IntN(12))}
+		if _, err := p.leader.Write(t.Context(), []Op{op}, 1); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.receive(); err != nil {
+			t.Fatal(err)
+		}
+		if rng.IntN(2) == 0 {
+			if err := p.follower.CatchUp(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for round := range 30 {
+		write(round)
+		if err := p.leader.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		for range rng.IntN(3) {
+			write(round)
+		}
+		if err := p.follower.AdoptNext(p.tap.root); err != nil {
+			t.Fatal(err)
+		}
+		if n := p.follower.Cur.Applied; n != p.tap.root.Applied {
+			t.Fatalf("round %d: the root has batch %d, not %d", round, n, p.tap.root.Applied)
+		}
+		want, _ := content(t, p.leader)
+		got, _ := content(t, p.follower)
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Fatalf("round %d: %v, the leader has %v", round, got, want)
 		}
 	}
 }

@@ -125,12 +125,17 @@ type received struct {
 	mu      sync.Mutex // taken after CommitMu
 	records []Record
 	bytes   int
-	last    uint64 // number of the last batch that was received
-	err     error  // why batches could not be applied; until Adopt
+	memory  []byte       // of the records; when it is full, another one takes its place
+	last    uint64       // number of the last batch that was received
+	err     error        // why batches could not be applied; until Adopt
+	since   [][]logBatch // after the root, applied
 }
 
 // maxReceived is the size of records that wait. It takes a millisecond to apply as much.
 const maxReceived = 1 << 20
+
+// leastReceived is the size of the first memory for records.
+const leastReceived = 16 << 10
 
 // sharing reports whether other processes may use the database at the same time.
 func (db *Engine) sharing() bool { return db.Opts.Shared && db.Dir != Memory }
@@ -293,12 +298,39 @@ type Record struct {
 	Resolved bool
 }
 
-// Adopt makes a root of meta.bolt and the records after it the current version. The records must
-// begin at the batch after the root or before it, and have no gap. Readers see the version before
-// until all is ready. meta.ErrRoot says that the leader has a newer root meanwhile. One goroutine
-// at a time calls Adopt and Receive.
+// Adopt makes a root of meta.bolt and the records after it the current version, in a process that
+// has joined a leader. The records must begin at the batch after the root or before it, and have no
+// gap. Readers see the version before until all is ready. meta.ErrRoot says that the leader has a
+// newer root meanwhile. One goroutine at a time calls Adopt, AdoptNext and Receive.
 func (db *Engine) Adopt(root Root, records []Record) error {
 	_ = db.CatchUp() // on an error, records has the batches as well
+	batches, err := readRecords(records)
+	if err != nil {
+		return err
+	}
+	return db.adopt(root, batches)
+}
+
+// AdoptNext is Adopt for the next root of the same leader. The records after it were received.
+func (db *Engine) AdoptNext(root Root) error {
+	if err := db.CatchUp(); err != nil {
+		return err
+	}
+	r := &db.shared.received
+	r.mu.Lock()
+	since := r.since
+	r.mu.Unlock()
+	var batches []logBatch
+	for _, some := range since {
+		if some[len(some)-1].lsn > root.Applied {
+			batches = append(batches, some...)
+		}
+	}
+	return db.adopt(root, batches)
+}
+
+// adopt makes a root and the batches after it the current version.
+func (db *Engine) adopt(root Root, batches []logBatch) error {
 	db.MetaMu.Lock()
 	defer db.MetaMu.Unlock()
 	if err := db.Begin(); err != nil {
@@ -333,12 +365,13 @@ func (db *Engine) Adopt(root Root, records []Record) error {
 		}
 		db.CommitMu.Lock()
 		defer db.CommitMu.Unlock()
-		return store, db.replayAll(records)
+		batches, err = db.replayAll(batches)
+		return store, err
 	})
 	if err != nil {
 		return err
 	}
-	db.shared.received.restart()
+	db.shared.received.restart(batches)
 	db.role.Store(uint32(Follower)) // it may have been a Reader
 	db.Opts.Logger.Debug("took a root of the leader", "dir", db.Dir, "lsn", db.Cur.LSN, "applied", root.Applied,
 		"segments", len(db.Segments))
@@ -348,20 +381,26 @@ func (db *Engine) Adopt(root Root, records []Record) error {
 	return nil
 }
 
-// restart forgets the records: a version has been loaded that has all of them.
-func (r *received) restart() {
+// restart forgets the records: a version has been loaded that has all of them, those since its root
+// as batches.
+func (r *received) restart(since []logBatch) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.records, r.bytes, r.err = nil, 0, nil
+	r.records, r.bytes, r.memory, r.err, r.since = nil, 0, nil, nil, nil
+	if len(since) > 0 {
+		r.since = [][]logBatch{since}
+	}
 	r.waiting.Store(false)
 }
 
-// Receive takes the next batches of the leader. They are in the version that a later call gets.
+// Receive takes the next batches of the leader. They are in the version that a later call gets. The
+// memory of the records stays with the caller.
 func (db *Engine) Receive(records []Record) error {
 	r := &db.shared.received
 	r.mu.Lock()
-	r.records = append(r.records, records...)
 	for _, record := range records {
+		record.Data, record.Replaced = r.copied(record.Data), r.copied(record.Replaced)
+		r.records = append(r.records, record)
 		r.bytes += len(record.Data)
 		r.last = record.LSN
 	}
@@ -374,20 +413,37 @@ func (db *Engine) Receive(records []Record) error {
 	return nil
 }
 
-// take returns the records that wait, or the reason why they cannot be applied.
-func (r *received) take() ([]Record, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	records := r.records
-	r.records, r.bytes = nil, 0
-	return records, r.err
+// copied returns a copy of b. mu is held.
+func (r *received) copied(b []byte) []byte {
+	if cap(r.memory)-len(r.memory) < len(b) {
+		r.memory = make([]byte, 0, max(len(b), min(2*cap(r.memory), maxReceived), leastReceived))
+	}
+	at := len(r.memory)
+	r.memory = append(r.memory, b...)
+	return r.memory[at:len(r.memory):len(r.memory)]
 }
 
-// applied notes that the records of take are in the version, or why they are not.
-func (r *received) applied(err error) {
+// take returns the records that wait and their memory, or the reason why they cannot be applied.
+func (r *received) take() (records []Record, memory []byte, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.err = err
+	records, memory = r.records, r.memory
+	r.records, r.bytes, r.memory = nil, 0, nil
+	return records, memory, r.err
+}
+
+// applied notes that the records of take are in the version, as batches, or why they are not. Their
+// memory is used again.
+func (r *received) applied(batches []logBatch, records []Record, memory []byte, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.err = err; len(batches) > 0 {
+		r.since = append(r.since, batches)
+	}
+	if err == nil && r.records == nil && cap(memory) <= maxReceived {
+		clear(records)
+		r.records, r.memory = records[:0], memory[:0]
+	}
 	r.waiting.Store(err != nil || len(r.records) > 0)
 }
 
@@ -403,33 +459,41 @@ func (db *Engine) CatchUp() error {
 	defer db.End()
 	db.CommitMu.Lock()
 	defer db.CommitMu.Unlock()
-	records, err := r.take()
+	records, memory, err := r.take()
+	var batches []logBatch
 	if err == nil && len(records) > 0 {
-		if err = db.replayAll(records); err != nil {
+		if batches, err = readRecords(records); err == nil {
+			batches, err = db.replayAll(batches)
+		}
+		if err != nil {
+			batches = nil
 			db.Opts.Upstream.Broken(err)
 		}
 	}
-	r.applied(err)
+	r.applied(batches, records, memory, err)
 	return err
 }
 
-// replayAll replays records. It skips those that this process has: a root came after them. CommitMu
-// is held.
-func (db *Engine) replayAll(records []Record) (err error) {
+// replayAll replays batches and returns them without those that this process has: a root came after
+// them. CommitMu is held.
+func (db *Engine) replayAll(batches []logBatch) ([]logBatch, error) {
 	last := db.tip().LSN
-	for len(records) > 0 && records[0].LSN <= last {
-		records = records[1:]
+	for len(batches) > 0 && batches[0].lsn <= last {
+		batches = batches[1:]
 	}
-	for _, r := range records {
-		if r.LSN != last+1 {
-			return BadBatch(r.LSN, fmt.Errorf("comes after batch %d", last))
+	for i := range batches {
+		if lsn := batches[i].lsn; lsn != last+1 {
+			return nil, BadBatch(lsn, fmt.Errorf("comes after batch %d", last))
 		}
 		last++
 	}
-	for err == nil && len(records) > 0 {
-		records, err = db.replayTogether(records)
+	for rest := batches; len(rest) > 0; {
+		var err error
+		if rest, err = db.replayTogether(rest); err != nil {
+			return nil, err
+		}
 	}
-	return err
+	return batches, nil
 }
 
 // Retry looks for derived files that were absent: the leader has made some.
@@ -509,7 +573,7 @@ func (db *Engine) TryLead() error {
 		db.lock = nil
 		return errors.Join(err, lock.Close())
 	}
-	db.shared.received.restart()
+	db.shared.received.restart(nil)
 	db.Retry()        // the leader before may have replaced files
 	lsn := db.Cur.LSN // before anybody else publishes versions
 	db.Background.lead(db)
@@ -611,7 +675,7 @@ func (db *Engine) Reload() error {
 		return store, err
 	})
 	if err == nil {
-		db.shared.received.restart()
+		db.shared.received.restart(nil)
 		db.role.Store(uint32(Reader))
 		db.Opts.Logger.Info("reads alone", "dir", db.Dir, "lsn", db.Cur.LSN, "segments", len(db.Segments))
 	}

@@ -1,6 +1,7 @@
 package share
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -8,7 +9,6 @@ import (
 	"io/fs"
 	"net"
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -42,7 +42,7 @@ type link struct {
 
 	welcome Welcome
 	token   string          // of the leader
-	records []engine.Record // after the last root that was adopted; guarded by turn
+	records []engine.Record // of the present state, until it is adopted
 
 	mu      sync.Mutex
 	lost    bool
@@ -110,7 +110,7 @@ func (m *Member) join(wait time.Duration) (*link, error) {
 
 func newLink(s *socket) *link {
 	in := &source{socket: s, parks: true}
-	return &link{socket: s, since: time.Now(), source: in, in: NewReader(in), out: newQueue(s),
+	return &link{socket: s, since: time.Now(), source: in, in: NewReader(in, true), out: newQueue(s),
 		turn: make(chan struct{}, 1), attention: make(chan struct{}, 1), ended: make(chan struct{}),
 		single: runtime.GOMAXPROCS(0) == 1, pending: map[uint64]*pending{}}
 }
@@ -196,31 +196,24 @@ func (l *link) receive() (Message, error) {
 	return m, nil
 }
 
-// keep adds records to those after the root.
-func (l *link) keep(m Records) []engine.Record {
-	n := len(l.records)
-	for i, data := range m.Records {
-		r := engine.Record{LSN: m.First + uint64(i), Data: data, Resolved: m.Replaced != nil}
-		if r.Resolved {
-			r.Replaced = m.Replaced[i]
-		}
+// keep adds records of the present state. Their memory belongs to the frame.
+func (l *link) keep(m Records) {
+	for _, r := range m.records() {
+		r.Data, r.Replaced = bytes.Clone(r.Data), bytes.Clone(r.Replaced)
 		l.records = append(l.records, r)
 	}
-	return l.records[n:]
 }
 
-// adopt makes a root and the records after it the version of the engine.
-func (m *Member) adopt(l *link, root engine.Root) error {
-	err := m.engine.Adopt(root, l.records)
-	if err != nil {
-		return err
+// records returns the records for the engine.
+func (m Records) records() []engine.Record {
+	records := make([]engine.Record, len(m.Records))
+	for i, data := range m.Records {
+		records[i] = engine.Record{LSN: m.First + uint64(i), Data: data, Resolved: m.Replaced != nil}
+		if m.Replaced != nil {
+			records[i].Replaced = m.Replaced[i]
+		}
 	}
-	at := slices.IndexFunc(l.records, func(r engine.Record) bool { return r.LSN > root.Applied })
-	if at < 0 {
-		at = len(l.records)
-	}
-	l.records = slices.Clone(l.records[at:])
-	return nil
+	return records
 }
 
 // adoptFirst adopts the state of Welcome, or a newer one that follows it.
@@ -228,8 +221,9 @@ func (m *Member) adoptFirst(l *link) error {
 	defer m.watch(l)()
 	root := l.root(l.welcome.Root, l.welcome.Applied)
 	for {
-		err := m.adopt(l, root)
+		err := m.engine.Adopt(root, l.records)
 		if !outdated(err) {
+			l.records = nil
 			return err
 		}
 		// The leader has a newer root and has sent it.

@@ -28,7 +28,7 @@ func TestReceive(t *testing.T) {
 		"damaged":          {append(bytes.Clone(root[:len(root)-1]), root[len(root)-1]^1), fileformat.ErrChecksum},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := &link{in: NewReader(bytes.NewReader(c.sent))}
+			l := &link{in: NewReader(bytes.NewReader(c.sent), true)}
 			m, err := l.receive()
 			if !errors.Is(err, c.want) || (m == nil) != (c.want != nil) {
 				t.Fatal(m, err)

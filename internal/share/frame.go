@@ -50,19 +50,31 @@ func Read(in io.Reader) (Message, error) { return (&Reader{in: in}).Next() }
 
 // A Reader reads the frames of a connection.
 type Reader struct {
-	in         io.Reader
-	buf        []byte // buf[start:end] has arrived and is not taken
-	start, end int
-
-	header  [headerSize]byte
-	got     int  // bytes of the header that were taken
-	kind    kind // of the frame whose payload is being taken
-	size    int
-	payload []byte
+	in     io.Reader
+	ahead  bool // it may read beyond a frame
+	reuses bool // a message has its memory until the next one only
+	piece  []byte
+	start  int // piece[start:end] has arrived and is not taken
+	end    int
+	begun  bool // the header was taken, the payload was not
+	header [headerSize]byte
+	kind   kind
+	size   int    // of the payload
+	large  []byte // of a payload that is too large for a piece: its bytes that were taken
 }
 
-// NewReader returns a Reader that takes much from in at once.
-func NewReader(in io.Reader) *Reader { return &Reader{in: in, buf: make([]byte, readBytes)} }
+const (
+	// pieceBytes is the size of the memory into which frames are read, one behind the other.
+	pieceBytes = 64 << 10
+	// tightBytes is the room in it below which reading goes on elsewhere.
+	tightBytes = 4 << 10
+)
+
+// NewReader returns a Reader that takes much from in at once. If it reuses memory, the memory of a
+// message belongs to it only until the next call of Next.
+func NewReader(in io.Reader, reuses bool) *Reader {
+	return &Reader{in: in, ahead: true, reuses: reuses}
+}
 
 // Next returns the next message. The end of the connection is io.EOF between two frames and
 // io.ErrUnexpectedEOF within one. Other errors of the connection are returned as they are; after
@@ -71,49 +83,92 @@ func NewReader(in io.Reader) *Reader { return &Reader{in: in, buf: make([]byte, 
 // and a Hello or Welcome of another version one that wraps fileformat.ErrVersion. After these the
 // connection is of no more use, because nobody knows where the next frame begins.
 //
-// The message may share memory with the frame, which belongs to it alone.
+// The message may share memory with the frame.
 func (r *Reader) Next() (Message, error) {
-	for r.got < headerSize {
-		n, err := r.take(r.header[r.got:])
-		if r.got += n; n == 0 && err != nil {
-			return nil, r.ended(err)
+	if !r.begun {
+		if err := r.fill(headerSize); err != nil {
+			return nil, err
 		}
-		if r.got == headerSize {
-			if err := r.begin(); err != nil {
-				return nil, err
-			}
+		copy(r.header[:], r.take(headerSize))
+		if err := r.begin(); err != nil {
+			return nil, err
 		}
 	}
-	// Memory at most doubles with what has arrived, because the length alone is only a claim.
-	for len(r.payload) < r.size {
-		r.payload = slices.Grow(r.payload, min(max(len(r.payload), 1), r.size-len(r.payload)))
-		n, err := r.take(r.payload[len(r.payload):min(cap(r.payload), r.size)])
-		if r.payload = r.payload[:len(r.payload)+n]; n == 0 && err != nil {
-			return nil, r.ended(err)
-		}
+	payload, err := r.payload()
+	if err != nil {
+		return nil, err
 	}
-	payload := r.payload
-	r.got, r.payload = 0, nil
+	r.begun, r.large = false, nil
 	return decode(r.kind, r.header[:], payload)
 }
 
-// take moves bytes that have arrived to b, and waits for the first of them.
-func (r *Reader) take(b []byte) (n int, err error) {
-	if r.start == r.end {
-		if len(b) >= len(r.buf) {
-			return r.in.Read(b)
+// payload returns the payload of the frame that has begun, once it has arrived.
+func (r *Reader) payload() ([]byte, error) {
+	if r.size <= pieceBytes {
+		if err := r.fill(r.size); err != nil {
+			return nil, err
 		}
-		r.start = 0
-		r.end, err = r.in.Read(r.buf)
+		return r.take(r.size), nil
 	}
-	n = copy(b, r.buf[r.start:r.end])
+	// Memory at most doubles with what has arrived, because the length alone is only a claim.
+	for len(r.large) < r.size {
+		r.large = slices.Grow(r.large, min(max(len(r.large), 1), r.size-len(r.large)))
+		rest := r.large[len(r.large):min(cap(r.large), r.size)]
+		n, err := copy(rest, r.piece[r.start:r.end]), error(nil)
+		if r.start += n; n == 0 {
+			n, err = r.in.Read(rest)
+		}
+		if r.large = r.large[:len(r.large)+n]; n == 0 && err != nil {
+			return nil, r.ended(err)
+		}
+	}
+	return r.large, nil
+}
+
+// fill reads until n bytes have arrived that are not taken.
+func (r *Reader) fill(n int) error {
+	for r.end-r.start < n {
+		r.room(n)
+		into := r.piece[r.end:]
+		if !r.ahead {
+			into = r.piece[r.end : r.start+n]
+		}
+		got, err := r.in.Read(into)
+		if r.end += got; got == 0 && err != nil {
+			return r.ended(err)
+		}
+	}
+	return nil
+}
+
+// room makes room for the first n bytes that are not taken.
+func (r *Reader) room(n int) {
+	room := len(r.piece) - r.start
+	if room >= n && (room >= tightBytes || r.end > r.start || !r.ahead) {
+		return
+	}
+	piece := r.piece
+	if !r.reuses || piece == nil {
+		size := n
+		if r.ahead {
+			size = pieceBytes
+		}
+		piece = make([]byte, size)
+	}
+	r.end = copy(piece, r.piece[r.start:r.end])
+	r.piece, r.start = piece, 0
+}
+
+// take takes n bytes that have arrived.
+func (r *Reader) take(n int) []byte {
+	b := r.piece[r.start : r.start+n : r.start+n]
 	r.start += n
-	return n, err
+	return b
 }
 
 // ended returns the error of Next for one of the connection.
 func (r *Reader) ended(err error) error {
-	if err == io.EOF && r.got > 0 {
+	if err == io.EOF && (r.begun || r.end > r.start) {
 		return io.ErrUnexpectedEOF
 	}
 	return err
@@ -130,21 +185,20 @@ func (r *Reader) begin() error {
 	if n > uint32(r.kind.limit) {
 		return fmt.Errorf("%s: %w: %d bytes, the limit is %d", r.kind.name, fileformat.ErrFormat, n, r.kind.limit)
 	}
-	r.size = int(n)
-	r.payload = make([]byte, 0, min(r.size, chunk))
+	r.begun, r.size = true, int(n)
+	if r.size > pieceBytes {
+		r.large = make([]byte, 0, pieceBytes)
+	}
 	return nil
 }
 
-// chunk is the memory that a frame gets before any of its payload has arrived.
-const chunk = 64 << 10
-
 // Ready reports whether the next message has arrived.
 func (r *Reader) Ready() bool {
-	arrived := r.buf[r.start:r.end]
-	if r.got == 0 {
-		return len(arrived) >= headerSize && len(arrived)-headerSize >= int(binary.LittleEndian.Uint32(arrived))
+	arrived := r.piece[r.start:r.end]
+	if r.begun {
+		return len(r.large)+len(arrived) >= r.size
 	}
-	return r.got == headerSize && len(r.payload)+len(arrived) >= r.size
+	return len(arrived) >= headerSize && len(arrived)-headerSize >= int(binary.LittleEndian.Uint32(arrived))
 }
 
 // decode returns the message of a frame.

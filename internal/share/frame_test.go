@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"math/rand/v2"
 	"runtime/metrics"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -86,8 +88,8 @@ func TestReader(t *testing.T) {
 		}
 	}
 	for name, r := range map[string]*Reader{
-		"pauses": NewReader(&pausing{in: bytes.NewReader(stream.Bytes())}),
-		"whole":  NewReader(bytes.NewReader(stream.Bytes())),
+		"pauses": NewReader(&pausing{in: bytes.NewReader(stream.Bytes())}, false),
+		"whole":  NewReader(bytes.NewReader(stream.Bytes()), true),
 	} {
 		for i, want := range all {
 			got, err := r.Next()
@@ -105,6 +107,53 @@ func TestReader(t *testing.T) {
 			}
 			if more := name == "whole" && i+1 < len(all); r.Ready() != more {
 				t.Errorf("%s: after message %d, another one is ready: %v", name, i, !more)
+			}
+		}
+	}
+}
+
+// Frames of all sizes fit into pieces of memory, or have their own. A Reader that does not reuse
+// memory leaves messages as they are.
+func TestPieces(t *testing.T) {
+	rng := rand.New(rand.NewPCG(7, 8))
+	var all [][]byte
+	var stream bytes.Buffer
+	for i := range 400 {
+		n := 1 + rng.IntN(3000)
+		if i%20 == 0 {
+			n = 1 + rng.IntN(2*pieceBytes)
+		}
+		record := make([]byte, n)
+		for j := range record {
+			record[j] = byte(rng.Uint32())
+		}
+		all = append(all, record)
+		if err := Write(&stream, Records{First: 1, Records: [][]byte{record}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, reuses := range []bool{false, true} {
+		for name, in := range map[string]io.Reader{
+			"whole":  bytes.NewReader(stream.Bytes()),
+			"halves": iotest.HalfReader(bytes.NewReader(stream.Bytes())),
+			"pauses": &pausing{in: iotest.HalfReader(bytes.NewReader(stream.Bytes()))},
+		} {
+			r, got := NewReader(in, reuses), [][]byte(nil)
+			for i, want := range all {
+				m, err := r.Next()
+				for err == errNothing {
+					m, err = r.Next()
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				got = append(got, m.(Records).Records[0])
+				if !bytes.Equal(want, got[i]) {
+					t.Fatalf("%s, reuses %v: message %d differs", name, reuses, i)
+				}
+			}
+			if !reuses && !slices.EqualFunc(all, got, bytes.Equal) {
+				t.Errorf("%s: messages have changed", name)
 			}
 		}
 	}
@@ -223,7 +272,7 @@ func TestLongClaims(t *testing.T) {
 
 // Large frames arrive whole: the buffer grows several times on the way.
 func TestLargeFrame(t *testing.T) {
-	record := bytes.Repeat([]byte("0123456789abcdef"), 20*chunk/16+1)
+	record := bytes.Repeat([]byte("0123456789abcdef"), 20*pieceBytes/16+1)
 	m := Records{First: 1, Records: [][]byte{record[1:], record}}
 	got := crosses(t, m).(Records)
 	if len(got.Records) != 2 || !bytes.Equal(got.Records[0], record[1:]) || !bytes.Equal(got.Records[1], record) {

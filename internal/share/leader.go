@@ -28,8 +28,6 @@ const (
 	maxRequests = 256
 	// joinBytes is the size from which records are sent to a follower that joins.
 	joinBytes = 1 << 20
-	// readBytes is the size of the buffer of a connection.
-	readBytes = 64 << 10
 )
 
 // A leader serves the followers of an engine that leads.
@@ -233,8 +231,9 @@ func (s *leader) connected(conn *net.UnixConn, number uint64) error {
 		return nil // the follower finds that it has ended
 	}
 	source := &source{socket: socket, parks: true, deadline: time.Now().Add(helloTime)}
-	f := &follower{number: number, ended: make(chan struct{}), socket: socket, source: source, in: NewReader(source),
-		out: newQueue(socket), quiet: make(chan struct{}, 1), requests: map[uint64]*request{}}
+	f := &follower{number: number, ended: make(chan struct{}), socket: socket, source: source,
+		in: NewReader(source, false), out: newQueue(socket), quiet: make(chan struct{}, 1),
+		requests: map[uint64]*request{}}
 	defer close(f.ended)
 	var sender vfs.Group
 	sender.Go(engine.SocketName, func() error {

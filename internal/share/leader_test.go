@@ -41,7 +41,7 @@ func TestLeaderEndsBeforeHello(t *testing.T) {
 			if err := s.abandon(); err != nil {
 				t.Fatal(err)
 			}
-			l := &link{in: NewReader(conn)}
+			l := &link{in: NewReader(conn, true)}
 			m, err := l.receive()
 			if !errors.Is(err, ErrNotLeader) && !errors.Is(err, errNoLeader) {
 				t.Fatal(m, err)

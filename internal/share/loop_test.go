@@ -40,7 +40,7 @@ func newLooped(t *testing.T, single bool) *looped {
 	})
 	for i := range x.send {
 		socket, other := connected(t)
-		f := &follower{number: uint64(i), socket: socket, in: NewReader(nil), quiet: make(chan struct{}, 1)}
+		f := &follower{number: uint64(i), socket: socket, in: NewReader(nil, false), quiet: make(chan struct{}, 1)}
 		x.send[i] = func() {
 			if _, err := other.Write([]byte{1}); err != nil {
 				t.Error(err)

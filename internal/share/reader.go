@@ -98,11 +98,11 @@ func (l *link) next() (Message, error) {
 func (m *Member) handle(l *link, msg Message) error {
 	switch msg := msg.(type) {
 	case Records:
-		if err := m.engine.Receive(l.keep(msg)); err != nil {
+		if err := m.engine.Receive(msg.records()); err != nil {
 			return m.failed(err)
 		}
 	case Root:
-		err := m.adopt(l, l.root(msg.Tx, msg.Applied))
+		err := m.engine.AdoptNext(l.root(msg.Tx, msg.Applied))
 		switch {
 		case outdated(err):
 			l.send(Release{Tx: msg.Tx}) // a newer one is on its way
