@@ -47,9 +47,8 @@ func (db *Engine) CommitSubmitted() {
 		return
 	}
 	q.leading = true
-	first := q.Waiting[0]
 	q.Mu.Unlock()
-	db.lead(first)
+	db.lead(nil)
 }
 
 // Exclusively runs decide while no other write happens, and applies the ops that decide
@@ -81,7 +80,8 @@ type request struct {
 // commitQueue lines up requests. A request that finds no leader becomes the leader. It
 // takes the queued requests, writes them with one append and one fsync, and hands the
 // lead to the first request that queued while it wrote. One fsync then serves all
-// concurrent writers.
+// concurrent writers. While followers write, the observer leads instead: it has just read
+// what they have sent, and a group has more of it then.
 type commitQueue struct {
 	Mu      sync.Mutex
 	Waiting []*request
@@ -154,15 +154,20 @@ func (db *Engine) askOutcome(ctx context.Context, r *request, seen uint64) (appl
 // enqueue waits until a group with the request has been committed.
 func (db *Engine) enqueue(r *request) {
 	r.turn = make(chan bool, 1)
-	q := &db.Queue
+	q, o := &db.Queue, db.observer()
 	q.Mu.Lock()
 	q.Waiting = append(q.Waiting, r)
-	lead := !q.leading
-	q.leading = true
+	lead := !q.leading && !r.left(o)
+	q.leading = q.leading || lead
 	q.Mu.Unlock()
 	for (lead || <-r.turn) && !db.lead(r) {
 		lead = false // the group was full before r
 	}
+}
+
+// left leaves a request to the observer, if that commits the requests of followers. Nobody leads.
+func (r *request) left(o Observer) bool {
+	return o != nil && r.decide == nil && o.Submitted(r.done == nil)
 }
 
 // gather yields while more requests arrive: one sync costs the same for a large group as
@@ -179,7 +184,8 @@ func (q *commitQueue) gather() {
 	}
 }
 
-// lead commits one group and passes the lead on. It reports whether r was in the group.
+// lead commits one group and passes the lead on. It reports whether r was in the group; r is nil
+// if the observer leads.
 func (db *Engine) lead(r *request) (included bool) {
 	q := &db.Queue
 	q.gather()
@@ -207,11 +213,7 @@ func (db *Engine) lead(r *request) (included bool) {
 
 // handOver passes on the lead of r after the commit of a group, and answers its members.
 func (db *Engine) handOver(r *request, group []*request) {
-	if db.Queue.passOn(group) {
-		if o := db.observer(); o != nil {
-			o.Submitted()
-		}
-	}
+	db.Queue.passOn(group, db.observer())
 	for _, member := range group {
 		switch {
 		case member.done != nil:
@@ -222,9 +224,8 @@ func (db *Engine) handOver(r *request, group []*request) {
 	}
 }
 
-// passOn gives the lead to the first request that waits. It reports whether that is one of Submit,
-// which has nobody to lead.
-func (q *commitQueue) passOn(group []*request) (submitted bool) {
+// passOn gives the lead to the first request that waits, or to the observer.
+func (q *commitQueue) passOn(group []*request, o Observer) {
 	q.Mu.Lock()
 	defer q.Mu.Unlock()
 	writers := 0
@@ -239,14 +240,13 @@ func (q *commitQueue) passOn(group []*request) (submitted bool) {
 	if len(q.Waiting) == 0 {
 		q.Waiting = nil
 		q.leading = false
-		return false
+		return
 	}
-	if first := q.Waiting[0]; first.done == nil {
+	first := q.Waiting[0]
+	q.leading = !first.left(o) && first.done == nil
+	if q.leading {
 		first.turn <- true
-		return false
 	}
-	q.leading = false
-	return true
 }
 
 // errAbandoned is the error of a group whose leader goroutine ended during the commit.

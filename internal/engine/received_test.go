@@ -37,8 +37,8 @@ func (o *tap) Rooted(root Root, unpin func()) {
 	o.unpin = append(o.unpin, unpin)
 }
 
-func (o *tap) Made()      {}
-func (o *tap) Submitted() {}
+func (o *tap) Made()               {}
+func (o *tap) Submitted(bool) bool { return false }
 
 // A lonely upstream leads to no leader. It counts how often the follower has to join again.
 type lonely struct{ broken int }

@@ -84,8 +84,10 @@ type Observer interface {
 	Rooted(root Root, unpin func())
 	// Made reports that a derived file has been written.
 	Made()
-	// Submitted reports that requests of Submit wait, and nobody commits them.
-	Submitted()
+	// Submitted reports that a request waits, and nobody commits it: an own one, of this process,
+	// or one of Submit. It returns true if the observer calls CommitSubmitted. For own requests it
+	// does so while followers write.
+	Submitted(own bool) bool
 }
 
 // An Upstream takes the writes of a follower to the leader.

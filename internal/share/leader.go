@@ -426,8 +426,8 @@ func (s *leader) Made() {
 	s.broadcast(Derived{}, (*queue).addSoon)
 }
 
-// Submitted has the writes of followers committed.
-func (s *leader) Submitted() { s.loop.submitted() }
+// Submitted has the writes of followers committed, and own ones in between.
+func (s *leader) Submitted(own bool) bool { return s.loop.submitted(own) }
 
 // broadcast queues a message for all followers, for those that join once they have the present
 // state. mu is held, and locks of the engine.

@@ -71,12 +71,17 @@ func (p *loop) add(f *follower) {
 	p.rouse()
 }
 
-// submitted says that there is something to commit.
-func (p *loop) submitted() {
+// submitted says that there is something to commit. Without followers the loop leaves an own
+// write, of this process, to the caller, and returns false.
+func (p *loop) submitted(own bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.ended || own && len(p.active) == 0 {
+		return false
+	}
 	p.work = true
 	p.rouse()
+	return true
 }
 
 // rouse wakes the goroutine of the loop. mu is held.
@@ -101,7 +106,7 @@ func (p *loop) end() error {
 func (p *loop) run(owner uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for !p.ended {
+	for !p.ended || p.work {
 		if len(p.active) == 0 && !p.work {
 			p.changed.Wait()
 			continue

@@ -2,6 +2,7 @@ package share
 
 import (
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -72,6 +73,53 @@ func TestLoop(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestOwnWrites: a loop commits a write of its own process while it has followers, and leaves it to
+// the caller otherwise.
+func TestOwnWrites(t *testing.T) {
+	commits := make(chan struct{})
+	p, err := newLoop(false, func(f *follower) { f.failed = io.EOF }, func() { commits <- struct{}{} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.submitted(true) {
+		t.Error("a loop without followers commits an own write")
+	}
+	if !p.submitted(false) {
+		t.Error("a write of a follower is left to the caller")
+	}
+	<-commits
+	socket, other := connected(t)
+	f := &follower{socket: socket, in: NewReader(nil, false), quiet: make(chan struct{}, 1)}
+	f.requests = map[uint64]*request{1: {}} // so that it stays
+	p.add(f)
+	if !p.submitted(true) {
+		t.Error("a loop with a follower leaves an own write to the caller")
+	}
+	<-commits
+	other.Close()
+	for left := false; !left; {
+		select {
+		case <-commits:
+		case <-f.quiet:
+			left = true
+		}
+	}
+	ended := make(chan error)
+	go func() { ended <- p.end() }()
+	for err = io.EOF; err == io.EOF; {
+		select {
+		case <-commits:
+		case err = <-ended:
+		}
+	}
+	if err != nil {
+		t.Error(err)
+	}
+	if p.submitted(true) || p.submitted(false) {
+		t.Error("a loop that has ended commits a write")
 	}
 }
 

@@ -198,10 +198,12 @@ func (m *Member) await(ctx context.Context, l *link, p *pending) error {
 // readFor reads until a request has its result, which it reports, or nothing arrives for briefTime.
 // The caller has the turn, which readFor gives back.
 func (m *Member) readFor(l *link, p *pending) (answered bool) {
-	defer func() { <-l.turn }()
+	defer func() {
+		l.glanced.Store(time.Now().UnixNano())
+		<-l.turn
+	}()
 	now := time.Now()
 	l.uses.Add(1)
-	l.glanced.Store(now.UnixNano())
 	l.pause.yield(now)
 	l.source.parks, l.source.brief = false, briefTime
 	for {

@@ -44,7 +44,7 @@ func (s *source) Read(b []byte) (int, error) {
 type pause struct{ last time.Time }
 
 // yieldTime is the time after which yield calls the scheduler.
-const yieldTime = 5 * time.Millisecond
+const yieldTime = 8 * time.Millisecond
 
 func (p *pause) yield(now time.Time) {
 	if now.Sub(p.last) > yieldTime {
