@@ -194,7 +194,7 @@ func TestEqualGraphs(t *testing.T) {
 				}
 			}
 			for _, v := range vecs[rows:] {
-				r, err := c.Search(ctx, Query{Near: Vector(v), Accuracy: EF(10)})
+				r, err := c.Search(ctx, Query{Near: Vector(v), Accuracy: EF(40)})
 				if err != nil || r.Exact {
 					t.Fatal(err, r)
 				}
