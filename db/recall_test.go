@@ -170,7 +170,7 @@ func TestRecheck(t *testing.T) {
 	if err := vdb.Compact(ctx); err != nil {
 		t.Fatal(err)
 	}
-	// They are strangers; under a filter that excludes most rows these are not answered exactly.
+	// These are beyond the horizon, which does not apply under a filter that excludes most rows.
 	few := filter.Lt("n", 2)
 	odd := func() []float32 {
 		v := randomVectors(r, 1, dim)[0]
@@ -333,8 +333,8 @@ func learnRecall(t *testing.T, dir string) *recallLesson {
 	return nil
 }
 
-// ask asks one query from where no rows are, and repeats it. A filter excludes most rows, so that a
-// stranger is not answered exactly.
+// ask asks one query from where no rows are, and repeats it. Its filter excludes most rows, so the
+// horizon does not apply, and the answer is not exact.
 func (l *recallLesson) ask(t *testing.T) {
 	t.Helper()
 	v := randomVectors(l.r, 1, 32)[0]

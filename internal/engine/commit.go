@@ -80,8 +80,8 @@ type request struct {
 // commitQueue lines up requests. A request that finds no leader becomes the leader. It
 // takes the queued requests, writes them with one append and one fsync, and hands the
 // lead to the first request that queued while it wrote. One fsync then serves all
-// concurrent writers. While followers write, the observer leads instead: it has just read
-// what they have sent, and a group has more of it then.
+// concurrent writers. While followers write, the observer leads instead, because it reads
+// all requests that have arrived before it commits: its groups are larger.
 type commitQueue struct {
 	Mu      sync.Mutex
 	Waiting []*request
@@ -165,7 +165,7 @@ func (db *Engine) enqueue(r *request) {
 	}
 }
 
-// left leaves a request to the observer, if that commits the requests of followers. Nobody leads.
+// left leaves a request to the observer, if that commits requests. Nobody leads now.
 func (r *request) left(o Observer) bool {
 	return o != nil && r.decide == nil && o.Submitted(r.done == nil)
 }

@@ -275,7 +275,7 @@ func (s *Search) searchGraph(j *graphJob, memory *graphScratch) error {
 	s.Trace.Read(int64(stats.Estimated)*int64(part.Dim) + int64(len(rows))*int64(4*part.Dim))
 	why := ""
 	switch {
-	case errors.Is(err, graph.ErrStranger):
+	case errors.Is(err, graph.ErrBeyondHorizon):
 		why = fmt.Sprintf("the rows found are farther than those of the calibration, and then a beam search "+
 			"with %v promises no recall", w.setting)
 	case errors.Is(err, graph.ErrFar):

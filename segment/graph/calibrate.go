@@ -27,7 +27,7 @@ const (
 	horizonEF    = 1000  // beam width of the searches that find the horizons
 	hidden       = 0.1   // share of rows that these miss beyond the horizon
 	tail         = 50    // one query in this many is farther than where the horizon is extrapolated from
-	farther      = 1.05  // times the farthest row of a trial: the horizon where lengths do not matter
+	farther      = 1.05  // horizon of metrics other than Dot, in squared distances of the farthest trial
 	mostBeyond   = 0.3   // share of queries beyond the horizon from which a graph is of no use
 	shareOfRows  = 0.7   // weight of the queries like the rows in the mean cost of a search
 	worthScan    = 0.8   // share of the price of a scan up to which a search is worth while
@@ -45,10 +45,10 @@ const (
 	meansOfMany             // means of ten rows
 	perturbed               // rows moved away from others or at random
 	sparse                  // rows with most elements erased
-	midpoints               // means of two rows: what is near to one is far from the other
+	midpoints               // means of two rows, so half of the near rows are far from the others
 	central                 // means of thirty rows: near the mean of all
 	anywhere                // all directions alike, even those that the rows hardly use
-	opposite                // rows times -1; not for L2, where these are far beyond the rows
+	opposite                // rows times -1; not for L2, which has no opposite directions
 	kinds
 	kept = midpoints // kinds of which a level keeps the mean
 )

@@ -2,7 +2,6 @@ package graph
 
 import (
 	"errors"
-	"fmt"
 	"math"
 	"math/bits"
 	"slices"
@@ -29,9 +28,9 @@ type guard struct {
 // neighbourhood of the query.
 var ErrFar = errors.New("the rows near the query are not allowed")
 
-// ErrStranger is returned where the recall of the setting does not hold, because the last row
-// wanted is farther than in the calibration. It wraps ErrFar.
-var ErrStranger = fmt.Errorf("%w: all rows are far from it", ErrFar)
+// ErrBeyondHorizon is returned where the recall of the setting does not hold, because the last row
+// wanted is farther than in the calibration.
+var ErrBeyondHorizon = errors.New("the last row is beyond the horizon of the calibration")
 
 // Parameters of guards.
 const (
@@ -41,13 +40,15 @@ const (
 	deviations = 3   // standard deviations above the mean number of excluded rows
 	firstLook  = 32  // expansions after which a search is judged; until the next look they grow by half
 	slack      = 3   // multiple of the beam width, for the limit of expansions
-	mostly     = 0.5 // share of rows that a filter allows, from which on the horizon applies to it
+	leastShare = 0.5 // share of allowed rows from which on the horizon applies
 	slackQuick = 1.6 // the same where the beam is ordered by estimates, which are rough
 )
 
-// Guard makes searches for k rows with setting s return ErrFar where the calibration does not
-// apply: filtered ones (see Longer), and those whose last row is beyond the horizon of the graph.
-// allowed is the number of rows that the filter allows.
+// Guard makes searches for k rows with setting s return an error where the calibration does not
+// apply: ErrFar under filters that exclude the near rows (see Longer), and ErrBeyondHorizon.
+// allowed is the number of rows that the filter allows. A filter that excludes most rows moves the
+// last row beyond the horizon of queries that are not far; only for Dot that matters, whose short
+// rows the codes cannot tell apart.
 func (q *Query) Guard(k int, s Setting, allowed int) {
 	share := min(1, float64(max(1, allowed))/float64(q.g.Len()))
 	// If the filter is independent of the query, the excluded rows before the k-th allowed one
@@ -65,7 +66,7 @@ func (q *Query) Guard(k int, s Setting, allowed int) {
 		excluded: max(0, q.g.Len()-allowed),
 		most:     16 + count(far*float64(s.EF)/share),
 	}
-	if share >= mostly || q.g.head.ident.Metric == fileformat.Dot {
+	if share >= leastShare || q.g.head.ident.Metric == fileformat.Dot {
 		q.guard.horizon = q.g.horizon(k, int(float64(k)/share))
 	}
 }

@@ -67,7 +67,7 @@ func TestUnequalLengths(t *testing.T) {
 						q := g.Query(vec)
 						q.Guard(k, s, rows)
 						hits, stats, err := q.Search(k, s, nil, d.scorer(fileformat.Dot, vec), &buf)
-						if errors.Is(err, ErrFar) { // the caller scans
+						if errors.Is(err, ErrBeyondHorizon) { // the caller scans
 							far++
 							found += k
 							continue
@@ -156,8 +156,8 @@ func TestBeyondHorizon(t *testing.T) {
 				allowed bitset.Set
 				want    error
 			}{
-				{last, true, nil, nil}, {last / 2, true, nil, ErrStranger}, {last / 2, false, nil, nil},
-				{last / 2, true, all, ErrStranger},
+				{last, true, nil, nil}, {last / 2, true, nil, ErrBeyondHorizon}, {last / 2, false, nil, nil},
+				{last / 2, true, all, ErrBeyondHorizon},
 			} {
 				if err := search(c.horizon, c.guarded, c.allowed); !errors.Is(err, c.want) {
 					t.Fatalf("metric %d, horizon %g of %g: %v", m, c.horizon, last, err)

@@ -153,7 +153,7 @@ func (q *Query) Find(k int, s Setting, allowed bitset.Set, buf *Buffer) (rows []
 	switch {
 	case err != nil:
 	case q.beyond(buf):
-		buf.stats.Passed, err = 0, ErrStranger
+		err = ErrBeyondHorizon
 	case allowed != nil:
 		err = q.check(allowed, buf)
 	}

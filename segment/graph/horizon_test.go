@@ -9,9 +9,9 @@ import (
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 )
 
-// TestStrangers searches for noise, which is farther from all rows than any trial, and for vectors
-// like the rows. Only the first promises nothing; nor does it if some rows were deleted.
-func TestStrangers(t *testing.T) {
+// TestHorizonOfNoise searches for noise, which is farther from all rows than any trial, and for
+// vectors like the rows. Only noise is beyond the horizon, also if a filter allows most rows.
+func TestHorizonOfNoise(t *testing.T) {
 	const rows, k = 2000, 10
 	for _, m := range []fileformat.Metric{fileformat.Cosine, fileformat.L2} {
 		d, queries := make1("latent", 256, rows, 50)
@@ -20,17 +20,16 @@ func TestStrangers(t *testing.T) {
 		if !ok {
 			t.Fatalf("metric %d: no setting for a recall of 0.9", m)
 		}
-		alive, few := bitset.New(rows), bitset.New(rows)
+		most, few := bitset.New(rows), bitset.New(rows)
 		for i := range rows {
 			if i%7 > 0 {
-				alive.Set(i)
-			}
-			if i%7 == 0 {
+				most.Set(i)
+			} else {
 				few.Set(i)
 			}
 		}
 		var buf Buffer
-		strangers := func(vecs [][]float32, allowed bitset.Set) (n int) {
+		beyond := func(vecs [][]float32, allowed bitset.Set) (n int) {
 			for _, vec := range vecs {
 				q := g.Query(vec)
 				matched := rows
@@ -39,7 +38,7 @@ func TestStrangers(t *testing.T) {
 				}
 				q.Guard(k, s, matched)
 				_, _, err := q.Search(k, s, allowed, d.scorer(m, vec), &buf)
-				if errors.Is(err, ErrStranger) {
+				if errors.Is(err, ErrBeyondHorizon) {
 					n++
 				} else if err != nil && (allowed == nil || !errors.Is(err, ErrFar)) {
 					t.Fatal(err)
@@ -56,17 +55,17 @@ func TestStrangers(t *testing.T) {
 			}
 		}
 		for _, c := range []struct {
-			name        string
-			vecs        [][]float32
-			allowed     bitset.Set
-			least, most int
+			name      string
+			vecs      [][]float32
+			allowed   bitset.Set
+			low, high int
 		}{
-			{"like the rows", queries, nil, 0, 0}, {"like the rows, most allowed", queries, alive, 0, 0},
-			{"noise", noise, nil, 48, 50}, {"noise, most allowed", noise, alive, 30, 50},
+			{"like the rows", queries, nil, 0, 0}, {"like the rows, most allowed", queries, most, 0, 0},
+			{"noise", noise, nil, 48, 50}, {"noise, most allowed", noise, most, 30, 50},
 			{"noise, few allowed", noise, few, 0, 0},
 		} {
-			if n := strangers(c.vecs, c.allowed); n < c.least || n > c.most {
-				t.Errorf("metric %d, %s: %d of %d are strangers", m, c.name, n, len(c.vecs))
+			if n := beyond(c.vecs, c.allowed); n < c.low || n > c.high {
+				t.Errorf("metric %d, %s: %d of %d are beyond the horizon", m, c.name, n, len(c.vecs))
 			}
 		}
 	}
