@@ -159,7 +159,7 @@ func (b *builder) widths(k int) (efs []int) {
 // tabulate measures the levels of these columns, and the margins.
 func (b *builder) tabulate(all []trial, columns []int, score scoreFunc, margins *[len(calibrated)]float32) error {
 	k := calibrated[columns[len(columns)-1]]
-	trials := slices.DeleteFunc(slices.Clone(all), func(t trial) bool { return t.most < k })
+	trials := slices.DeleteFunc(slices.Clone(all), func(t trial) bool { return t.most < k || b.outside(&t, columns) })
 	deep := columns[0] >= always
 	some := trials // to try settings with
 	if b.sifts && columns[0] <= 1 {
@@ -520,6 +520,19 @@ func (b *builder) setHorizons(trials []trial) {
 			}
 		}
 	}
+}
+
+// outside reports whether the true rows of a trial are beyond the horizon in all of these columns.
+// Its answers are exact then, and the widest search is not worth its time. For Dot, horizons depend
+// on what searches find.
+func (b *builder) outside(t *trial, columns []int) bool {
+	for _, c := range columns {
+		k, horizon := calibrated[c], b.head.horizons[c]
+		if b.head.ident.Metric == fileformat.Dot || len(t.truth) < k || t.truth[k-1].dist <= horizon {
+			return false
+		}
+	}
+	return true
 }
 
 // findHorizons sets the horizons of a graph for Dot. Among vectors of unequal lengths, a query that

@@ -129,8 +129,9 @@ func TestLevelsOfSifting(t *testing.T) {
 			x := d.row(int(row))
 			return g.score(t, x, g.norm(x)), nil
 		}
+		shared := [...][]int{{0, 1}, {0, 1}, {2}, {3}, {4}}
 		for c, k := range calibrated[:g.columns()] {
-			deep := slices.DeleteFunc(slices.Clone(trials), func(t trial) bool { return t.most < k })
+			deep := slices.DeleteFunc(slices.Clone(trials), func(t trial) bool { return t.most < k || b.outside(&t, shared[c]) })
 			ratios := 0
 			for _, l := range g.levels[c] {
 				s := l.setting(k, 1)
