@@ -214,13 +214,20 @@ func (db *Engine) lead(r *request) (included bool) {
 // handOver passes on the lead of r after the commit of a group, and answers its members.
 func (db *Engine) handOver(r *request, group []*request) {
 	db.Queue.passOn(group, db.observer())
+	woken := false
 	for _, member := range group {
 		switch {
 		case member.done != nil:
 			member.done(member.deleted, member.err)
 		case member != r:
 			member.turn <- false
+			woken = true
 		}
+	}
+	// The observer works in system calls, between which it keeps its processor for long. While a
+	// flush has the other one, the writers would wait for as long.
+	if woken && r == nil {
+		runtime.Gosched()
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/vecbolt/vecbolt/internal/bitset"
@@ -317,9 +318,13 @@ func (db *Engine) writeSegment(def *Definition, p *Part) (*OpenSegment, error) {
 		})
 }
 
-// yieldRows is the number of rows after which a flush offers its processor to others. Writers may
-// wait for its end, so it must not come after other background work.
-const yieldRows = 1024
+// yieldRows is the number of rows after which a flush offers its processor to others: they take it a
+// tenth of a millisecond, as long as a sync of the log. Writers may wait for its end, so it must not
+// come after other background work.
+const yieldRows = 32
+
+// yieldCompares is the number of comparisons of a sort that take as long as yieldRows.
+const yieldCompares = 2048
 
 // fillSegment writes the live rows of a head part and collects their columns.
 func fillSegment(w *segment.Writer, cols *columns.Builder, p *Part, live bitset.Set) ([16]byte, error) {
@@ -465,12 +470,11 @@ func (f *flusher) commitDocuments(tx *meta.Tx, coll uint32, c *collHead, old boo
 			}
 		}
 	}
-	nums := maps.Collect(c.IDs(len(c.entries)))
-	for i, id := range slices.Sorted(maps.Keys(nums)) { // in tree order
+	for i, e := range c.sorted() {
 		if i%yieldRows == 0 {
 			runtime.Gosched()
 		}
-		num := nums[id]
+		id, num := e.id, e.num
 		replaced, had, err := tx.ID(coll, id)
 		if err != nil {
 			return err
@@ -494,6 +498,30 @@ func (f *flusher) commitDocuments(tx *meta.Tx, coll uint32, c *collHead, old boo
 		}
 	}
 	return nil
+}
+
+// sorted returns the ids of a frozen head with their DocNums, in the order of the tree.
+func (c *collHead) sorted() []numbered {
+	ids := make([]numbered, 0, len(c.latest))
+	for id, num := range c.IDs(len(c.entries)) {
+		if ids = append(ids, numbered{id, num}); len(ids)%yieldRows == 0 {
+			runtime.Gosched()
+		}
+	}
+	compared := 0
+	slices.SortFunc(ids, func(a, b numbered) int {
+		if compared++; compared%yieldCompares == 0 {
+			runtime.Gosched()
+		}
+		return strings.Compare(a.id, b.id)
+	})
+	return ids
+}
+
+// numbered is an id and its DocNum, 0 if it was deleted.
+type numbered struct {
+	id  string
+	num uint64
 }
 
 // commitDead records the rows that died in segments. It looks rows up by DocNum, because

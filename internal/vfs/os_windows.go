@@ -15,6 +15,8 @@ func datasync(f *os.File) error { return f.Sync() }
 
 func dropCache(*os.File) {}
 
+func startWriting(*os.File) {}
+
 func preallocate(*os.File, int64) (bool, error) { return false, nil }
 
 // syncDir does nothing: NTFS journals its directories, and they cannot be flushed by callers.

@@ -450,7 +450,13 @@ type File struct {
 	f        *os.File
 	name     string
 	poisoned atomic.Pointer[error] // the first failure of a write or sync
+	unsynced atomic.Int64          // bytes written since the disk was last told to take them
 }
+
+// burst is the number of bytes after which a file that is being written begins to go to the disk. A
+// file that waits for its Sync as a whole makes the syncs of other files, such as the log, wait for
+// all of it.
+const burst = 1 << 20
 
 // Name returns the name the file was opened with, relative to the root.
 func (f *File) Name() string { return f.name }
@@ -474,6 +480,10 @@ func (f *File) WriteAt(b []byte, off int64) (int, error) {
 	var n int
 	err := f.change(Op{Kind: OpWrite, Name: f.name, Off: off, Len: len(b)}, func() (err error) {
 		n, err = f.f.WriteAt(b, off)
+		if err == nil && f.unsynced.Add(int64(n)) >= burst {
+			f.unsynced.Store(0)
+			startWriting(f.f)
+		}
 		return err
 	})
 	if short := (*Short)(nil); errors.As(err, &short) && !errors.Is(err, ErrPoisoned) {
@@ -486,7 +496,10 @@ func (f *File) WriteAt(b []byte, off int64) (int, error) {
 // Darwin). After an error the file is poisoned: all writes since the last successful Sync must be
 // considered lost.
 func (f *File) Sync() error {
-	return f.change(Op{Kind: OpSync, Name: f.name}, func() error { return datasync(f.f) })
+	return f.change(Op{Kind: OpSync, Name: f.name}, func() error {
+		f.unsynced.Store(0)
+		return datasync(f.f)
+	})
 }
 
 // Truncate sets the size. A file that is mapped anywhere must never be made shorter.
