@@ -40,15 +40,12 @@ const (
 	deviations = 3   // standard deviations above the mean number of excluded rows
 	firstLook  = 32  // expansions after which a search is judged; until the next look they grow by half
 	slack      = 3   // multiple of the beam width, for the limit of expansions
-	leastShare = 0.5 // share of allowed rows from which on the horizon applies
 	slackQuick = 1.6 // the same where the beam is ordered by estimates, which are rough
 )
 
 // Guard makes searches for k rows with setting s return an error where the calibration does not
 // apply: ErrFar under filters that exclude the near rows (see Longer), and ErrBeyondHorizon.
-// allowed is the number of rows that the filter allows. A filter that excludes most rows moves the
-// last row beyond the horizon of queries that are not far; only for Dot that matters, whose short
-// rows the codes cannot tell apart.
+// allowed is the number of rows that the filter allows.
 func (q *Query) Guard(k int, s Setting, allowed int) {
 	share := min(1, float64(max(1, allowed))/float64(q.g.Len()))
 	// If the filter is independent of the query, the excluded rows before the k-th allowed one
@@ -66,7 +63,8 @@ func (q *Query) Guard(k int, s Setting, allowed int) {
 		excluded: max(0, q.g.Len()-allowed),
 		most:     16 + count(far*float64(s.EF)/share),
 	}
-	if share >= leastShare || q.g.head.ident.Metric == fileformat.Dot {
+	q.guard.horizon = q.g.horizon(k, k)
+	if q.g.head.ident.Metric == fileformat.Dot {
 		q.guard.horizon = q.g.horizon(k, int(float64(k)/share))
 	}
 }
@@ -141,10 +139,39 @@ func (g *Graph) horizon(k, among int) float32 {
 	return 0
 }
 
-// beyond reports whether the last row wanted is beyond the horizon. b holds the rows found.
-func (q *Query) beyond(b *Buffer) bool {
+// beyond reports whether the query is beyond the horizon. b holds the rows found.
+//
+// A filter that excludes most rows moves the last row wanted beyond the horizon of queries that are
+// not far. So under a filter all rows that the search has met count, the excluded ones too. With Dot
+// the last row matters itself: the codes cannot tell short rows apart.
+func (q *Query) beyond(allowed bitset.Set, b *Buffer) (bool, error) {
 	g := &q.guard
-	return g.horizon > 0 && g.want > 0 && len(b.dists) >= g.want && b.dists[g.want-1] > g.horizon
+	if g.horizon == 0 || g.want == 0 || len(b.dists) < g.want || b.dists[g.want-1] <= g.horizon {
+		return false, nil
+	}
+	if allowed == nil || q.g.head.ident.Metric == fileformat.Dot {
+		return true, nil
+	}
+	met := [2][]simd.Neighbour{b.expanded, b.heap}
+	if q.g.rough() {
+		met[1] = nil // estimates
+	}
+	within := 0
+	for _, nodes := range met {
+		for _, e := range nodes {
+			if e.Dist > g.horizon {
+				continue
+			}
+			in, excluded, err := q.count(e.ID, allowed)
+			if err != nil {
+				return false, err
+			}
+			if within += in + excluded; within >= g.want {
+				return false, nil
+			}
+		}
+	}
+	return true, nil
 }
 
 // check tests, after a search, whether the filter excludes rows nearer than the last row wanted. It

@@ -3,6 +3,7 @@ package graph
 import (
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/vecbolt/vecbolt/internal/bitset"
@@ -10,7 +11,7 @@ import (
 )
 
 // TestHorizonOfNoise searches for noise, which is farther from all rows than any trial, and for
-// vectors like the rows. Only noise is beyond the horizon, also if a filter allows most rows.
+// vectors like the rows. Only noise is beyond the horizon, whatever a filter allows.
 func TestHorizonOfNoise(t *testing.T) {
 	const rows, k = 2000, 10
 	for _, m := range []fileformat.Metric{fileformat.Cosine, fileformat.L2} {
@@ -54,6 +55,21 @@ func TestHorizonOfNoise(t *testing.T) {
 				noise[i][j] = 20 * float32(r.NormFloat64())
 			}
 		}
+		away := bitset.New(rows) // the half farther from the first query: the filter goes against it
+		last := make([]float64, rows)
+		score := d.scorer(m, queries[0])
+		for i := range last {
+			var err error
+			if last[i], err = score(i); err != nil {
+				t.Fatal(err)
+			}
+		}
+		sorted := slices.Sorted(slices.Values(last))
+		for i, v := range last {
+			if v < sorted[rows/2] {
+				away.Set(i)
+			}
+		}
 		for _, c := range []struct {
 			name      string
 			vecs      [][]float32
@@ -61,8 +77,9 @@ func TestHorizonOfNoise(t *testing.T) {
 			low, high int
 		}{
 			{"like the rows", queries, nil, 0, 0}, {"like the rows, most allowed", queries, most, 0, 0},
-			{"noise", noise, nil, 48, 50}, {"noise, most allowed", noise, most, 30, 50},
-			{"noise, few allowed", noise, few, 0, 0},
+			{"like the rows, few allowed", queries, few, 0, 0}, {"like the rows, the near ones excluded", queries[:1], away, 0, 0},
+			{"noise", noise, nil, 48, 50}, {"noise, most allowed", noise, most, 48, 50},
+			{"noise, few allowed", noise, few, 48, 50},
 		} {
 			if n := beyond(c.vecs, c.allowed); n < c.low || n > c.high {
 				t.Errorf("metric %d, %s: %d of %d are beyond the horizon", m, c.name, n, len(c.vecs))

@@ -150,9 +150,13 @@ func (q *Query) Find(k int, s Setting, allowed bitset.Set, buf *Buffer) (rows []
 	if err == nil {
 		err = q.collect(k, allowed, buf)
 	}
+	beyond := false
+	if err == nil {
+		beyond, err = q.beyond(allowed, buf)
+	}
 	switch {
 	case err != nil:
-	case q.beyond(buf):
+	case beyond:
 		err = ErrBeyondHorizon
 	case allowed != nil:
 		err = q.check(allowed, buf)
