@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
 // vectorSet is a set of base vectors and held-out queries, as .fvecs files that every contestant
@@ -37,8 +38,14 @@ const (
 	synth384m = "synth384m" // a million rows
 )
 
-// eachSet runs a figure on the named sets that were chosen and are available.
+// eachSet runs a figure on the named sets that were chosen and are available, and on the chosen
+// directories.
 func (e *env) eachSet(r *report, run func(*vectorSet, *report) error, names ...string) error {
+	for _, name := range e.sets {
+		if isDirectory(name) {
+			names = append(names, name)
+		}
+	}
 	for _, name := range names {
 		if len(e.sets) > 0 && !slices.Contains(e.sets, name) {
 			continue
@@ -55,7 +62,14 @@ func (e *env) eachSet(r *report, run func(*vectorSet, *report) error, names ...s
 	return nil
 }
 
+// isDirectory reports whether the name of a set is the path of a directory with base.fvecs and
+// query.fvecs, such as tools/promise/sets.py makes.
+func isDirectory(name string) bool { return strings.ContainsRune(name, filepath.Separator) }
+
 func (e *env) set(name string) (*vectorSet, error) {
+	if isDirectory(name) {
+		return e.readSet(filepath.Base(name), filepath.Join(name, "base.fvecs"), filepath.Join(name, "query.fvecs"))
+	}
 	switch name {
 	case glove: // 100,000 word vectors
 		return e.readShared(glove, "glove100k")

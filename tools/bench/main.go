@@ -98,7 +98,7 @@ func run() error {
 	flag.StringVar(&e.models, "models", "", "directory with sentence encoders of the retrieval figure, each in the layout of Hugging Face")
 	flag.IntVar(&e.k, "k", truthK, "results of a query in the graph figure, at most 100")
 	flag.BoolVar(&e.keep, "keep", false, "keep the indexes of hnswlib, SymphonyQG and FAISS from PyPI in the cache, for later runs of the graph figure")
-	sets := flag.String("sets", "", "sets of the scan, batch, graph and filtered figures, separated by commas; empty: all")
+	sets := flag.String("sets", "", "sets of the scan, batch, graph and filtered figures, separated by commas, or directories with base.fvecs and query.fvecs; empty: all")
 	flag.Parse()
 	if *sets != "" {
 		e.sets = strings.Split(*sets, ",")
@@ -133,11 +133,13 @@ func run() error {
 		i := slices.IndexFunc(figures, func(f figure) bool { return f.name == name })
 		r := &report{Figure: name, Date: time.Now().Format(time.DateOnly), Command: "go run . -what " + name, Machine: describe(e.scratch)}
 		if *sets != "" { // stored as a separate report
-			r.Figure += "-" + strings.ReplaceAll(*sets, ",", "-")
+			for _, set := range e.sets {
+				r.Figure += "-" + filepath.Base(set)
+			}
 		}
 		flag.Visit(func(f *flag.Flag) {
 			if !slices.Contains([]string{"what", "out", "root", "shared", "cache", "python", "torch", "model", "judged", "models"}, f.Name) { // settings of the measurement, not of its location
-				r.Command += " -" + f.Name + " " + f.Value.String()
+				r.Command += " -" + f.Name + " " + e.setting(f)
 			}
 		})
 		e.logf("figure %s", name)
@@ -179,4 +181,19 @@ func freshDir(dir string) (string, error) {
 		return "", err
 	}
 	return dir, os.MkdirAll(dir, 0o777)
+}
+
+// setting returns the value of a flag as a report has it: the place of a set is that of this machine.
+func (e *env) setting(f *flag.Flag) string {
+	if f.Name != "sets" {
+		return f.Value.String()
+	}
+	var names []string
+	for _, set := range e.sets {
+		if isDirectory(set) {
+			set = "DIR/" + filepath.Base(set)
+		}
+		names = append(names, set)
+	}
+	return strings.Join(names, ",")
 }
