@@ -435,24 +435,36 @@ func offerGeneric(pool []Neighbour, limit, next int, ids []uint32, dists []float
 	if rows = limit; pool[limit-1] == Vacant {
 		rows = behind(pool[:limit], math.MaxFloat32)
 	}
+	for len(dists) > 0 && limit > short {
+		var fresh [32]Neighbour
+		n, size := 0, min(32, len(dists))
+		worst := pool[limit-1].Dist
+		for i, d := range dists[:size] {
+			if d = max(d, 0); d < worst && d <= most { // so it is with few rows
+				fresh[n] = Neighbour{ids[i], d}
+				n++
+			}
+		}
+		if n > 0 {
+			var at int
+			rows, at = insertAll(pool[:limit], rows, fresh[:n])
+			taken, next = true, min(next, at)
+		}
+		ids, dists = ids[size:], dists[size:]
+	}
 	for i, d := range dists {
 		worst := pool[limit-1].Dist
 		if !(d < worst && d <= most) || d <= 0 && !(0 < worst && 0 <= most) { // so it is with most rows
 			continue
 		}
 		taken, d = true, max(d, 0)
-		n := min(rows, limit-1)
-		at := n
-		if n <= short {
-			for ; at > 0 && pool[at-1].Dist > d; at-- {
-				pool[at] = pool[at-1]
-			}
-		} else {
-			at = behind(pool[:n], d)
-			copy(pool[at+1:n+1], pool[at:n])
+		at := min(rows, limit-1)
+		rows = at + 1
+		for ; at > 0 && pool[at-1].Dist > d; at-- {
+			pool[at] = pool[at-1]
 		}
 		pool[at] = Neighbour{ids[i], d}
-		rows, next = n+1, min(next, at)
+		next = min(next, at)
 	}
 	if !taken {
 		return 0, 0
@@ -461,6 +473,33 @@ func offerGeneric(pool []Neighbour, limit, next int, ids []uint32, dists []float
 		next++
 	}
 	return rows, next
+}
+
+// insertAll inserts some new rows, at least one of which is near enough, into a pool that has this
+// many rows. It returns the new number of rows and the place of the nearest new one. A processor
+// finds several places at once, and every row of the pool is moved once.
+func insertAll(pool []Neighbour, rows int, fresh []Neighbour) (n, first int) {
+	for i := 1; i < len(fresh); i++ {
+		for e, j := fresh[i], i; j > 0 && fresh[j-1].Dist > e.Dist; j-- {
+			fresh[j], fresh[j-1] = fresh[j-1], e
+		}
+	}
+	var at [32]int
+	for i, e := range fresh {
+		at[i] = behind(pool[:rows], e.Dist) + i
+	}
+	last := len(fresh) - 1
+	for at[last] >= len(pool) {
+		last--
+	}
+	end := rows
+	for i := last; i >= 0; i-- {
+		from := at[i] - i
+		copy(pool[at[i]+1:], pool[from:end])
+		pool[at[i]] = fresh[i]
+		end = from
+	}
+	return min(rows+last+1, len(pool)), at[0]
 }
 
 // behind returns the number of rows in the pool that are not farther than dist.

@@ -107,7 +107,7 @@ func BenchmarkOffer(b *testing.B) {
 		ids[i], dists[i] = uint32(i), r.Float32()
 	}
 	defer func(l level) { active = l }(active)
-	for _, limit := range []int{24, 64, 128, 192, 256} {
+	for _, limit := range []int{24, 64, 128, 192, 256, 1000} {
 		for _, l := range available() {
 			active = l
 			b.Run(fmt.Sprintf("%d/%s", limit, l), func(b *testing.B) {
