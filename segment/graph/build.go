@@ -104,7 +104,7 @@ func (b *builder) rest(w *workerScratch) {
 // error of f or of the context. A fault of mapped memory in f becomes a *vfs.FaultError, and a
 // panic becomes an error.
 func (b *builder) each(n int, f func(w *workerScratch, i int) error) error {
-	step := max(1, min(8, n/(8*len(b.workers))))
+	step := max(1, min(8, n/(32*len(b.workers))))
 	var next atomic.Int64
 	var failed atomic.Bool
 	var group vfs.Group

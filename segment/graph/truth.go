@@ -30,20 +30,25 @@ func (b *builder) trials(rows codes.Source) ([]trial, error) {
 		return nil, err
 	}
 	dim := b.Dim()
-	var tiles []*simd.RowTile
-	for group := range slices.Chunk(trials, trialsPerTile) {
-		tile := simd.NewL2Tile(len(group), dim+1)
-		for i := range group {
-			t := &group[i]
+	tiles := make([]*simd.RowTile, (len(trials)+trialsPerTile-1)/trialsPerTile)
+	err = b.each(len(tiles), func(_ *workerScratch, i int) error {
+		group := trials[i*trialsPerTile:]
+		group = group[:min(len(group), trialsPerTile)]
+		tiles[i] = simd.NewL2Tile(len(group), dim+1)
+		for j := range group {
+			t := &group[j]
 			t.query, t.point = b.Query(t.vec), make([]float32, dim+1)
 			if t.row != none {
 				t.query.Without(int(t.row))
 			}
 			t.norm = b.norm(t.vec)
 			t.point[dim] = b.space.point(t.point[:dim], t.vec, true)
-			tile.Set(i, t.point)
+			tiles[i].Set(j, t.point)
 		}
-		tiles = append(tiles, tile)
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	var c rowChunk
 	longest := 0.0 // length of the longest point
@@ -61,15 +66,18 @@ func (b *builder) trials(rows codes.Source) ([]trial, error) {
 			return nil
 		})
 	})
-	for i := range trials {
+	if err != nil {
+		return nil, err
+	}
+	return trials, b.each(len(trials), func(_ *workerScratch, i int) error {
 		t := &trials[i]
 		t.prune()
 		t.ranks, t.others = make(map[uint32]int, len(t.truth)), map[uint32]bool{}
 		for rank, e := range t.truth {
 			t.ranks[e.row] = rank
 		}
-	}
-	return trials, err
+		return nil
+	})
 }
 
 // A rowChunk holds consecutive rows: their vectors for true scores, and their points for distances.
