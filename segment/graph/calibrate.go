@@ -20,6 +20,7 @@ const (
 	deepEvery    = 7     // one in seven has 1,000; likewise
 	perDecade    = 12    // beam widths per factor of ten
 	enough       = 0.998 // recall at which the calibration stops
+	nearly       = 0.9   // recall below which one search measures all wider beams
 	finer        = 0.94  // each level misses at most this share of the previous one's miss
 	coarser      = 0.85  // the same for levels to confirm
 	coarsest     = 0.7   // and for 100 results and more
@@ -33,6 +34,9 @@ const (
 	worthScan    = 0.8   // share of the price of a scan up to which a search is worth while
 	mostVain     = 3     // rounds that improve on it only beyond that, after which the calibration stops
 	moreRatios   = 2     // stopping ratios to measure for each ef beyond those that made a difference
+	fewerRatios  = 4     // and below, where easy trials are inferred
+	leastEasy    = 12    // a kind with fewer easy trials has all of them walked
+	sampleEvery  = 4     // otherwise one in this many
 )
 
 // A kind of trial is measured by itself: a level promises the recall that every kind gets. A level
@@ -59,8 +63,20 @@ var stopRatios = [...]float32{1.01, 1.02, 1.03, 1.04, 1.05, 1.065, 1.08, 1.1, 1.
 
 // An outcome is the state of a search at the point where a setting would end it.
 type outcome struct {
-	nodes int // expansions
-	found [len(calibrated)]float32
+	nodes  int // expansions
+	found  [len(calibrated)]float32
+	beyond [len(calibrated)]bool // all are found because the answer would be exact
+}
+
+// complete reports whether all rows of these columns were found, so that searches that go on find
+// them too.
+func (o *outcome) complete(columns []int) bool {
+	for _, c := range columns {
+		if o.found[c] < 1 || o.beyond[c] {
+			return false
+		}
+	}
+	return true
 }
 
 // A trial is a query of the calibration.
@@ -166,44 +182,71 @@ func (b *builder) tabulate(all []trial, columns []int, score scoreFunc, margins 
 		some = oneIn(tryEvery, trials)
 	}
 	efs := b.widths(k)
-	step := 8 // efs per search: wide ones contain narrow ones, but easy rows need none
+	step, more := 8, 8*moreRatios // efs per search: wide ones contain narrow ones, but easy rows need none
 	switch {
-	case b.rough():
-		step = 1 // the first useful estimate of a row counts, and the beam decides which is useful
+	case b.rough(): // the first useful estimate of a row counts, and the beam decides which is useful
+		step, more = 1, moreRatios
 	case deep:
-		step = 3
+		step, more = 1, 6*moreRatios
 	}
 	var tried [len(calibrated)][]level
 	var best [len(calibrated)]float32 // recall of levels that are worth while
-	last := len(stopRatios)           // the largest ratio to measure; this one: searches without
-	for least, vain := float32(0), 0; len(efs) > 0 && least < enough && vain < mostVain; {
+	from, last := 0, len(stopRatios)  // the ratios to measure; the last one of all: searches without
+	for turn, least, vain := 0, float32(0), 0; len(efs) > 0 && least < enough && vain < mostVain; turn++ {
 		round := efs[:min(step, len(efs))]
 		efs = efs[len(round):]
-		err := b.each(len(some), func(w *workerScratch, i int) error {
-			return some[i].walk(columns, round, last, w, score)
-		})
-		if err != nil {
+		walk := func(which []int) error {
+			return b.each(len(which), func(w *workerScratch, i int) error {
+				return some[which[i]].walk(columns, round, last, w, score)
+			})
+		}
+		missed, complete := split(some, columns)
+		if err := walk(missed); err != nil {
 			return err
 		}
+		// The others only tell what these levels cost, if they are better.
+		if len(missed) > 0 && len(complete) > 0 && !promising(some, complete, columns, len(round), last, &tried) {
+			if slices.ContainsFunc(columns, func(c int) bool { return highest(tried[c]) > best[c] }) {
+				vain++
+			}
+			continue
+		}
+		hard, sample, easy := b.draw(some, complete, columns, from, turn)
+		if len(easy) == 0 {
+			from = 0
+		}
+		before := tallyOf(some, sample)
+		if err := walk(append(hard, sample...)); err != nil {
+			return err
+		}
+		infer(some, sample, easy, before, last)
 		least = 1
 		gain, dear := false, false // see better
-		useful := 0
+		useful, narrow := 0, len(stopRatios)
 		for _, c := range columns {
 			var levels []level
 			for i, ef := range round {
 				levels = outcomes(some, c, i, ef, last)
-				tried[c] = append(tried[c], levels...)
-				recall, over := b.better(levels, c, best[c])
+				tried[c] = append(tried[c], levels[from:]...)
+				recall, over := b.better(levels[from:], c, best[c])
 				gain, dear, best[c] = gain || recall > best[c], dear || over, recall
 			}
 			whole := levels[last].recall
 			least = min(least, whole)
-			useful = max(useful, slices.IndexFunc(levels, func(l level) bool { return 1-whole >= finer*(1-l.recall) }))
+			at := slices.IndexFunc(levels, func(l level) bool { return 1-whole >= finer*(1-l.recall) })
+			useful, narrow = max(useful, at), min(narrow, at)
 		}
-		last = min(len(stopRatios), useful+moreRatios*step)
-		if gain {
+		from = max(0, narrow-fewerRatios)
+		last = min(len(stopRatios), useful+more)
+		if !b.rough() && (deep || least < nearly) {
+			step = len(efs)
+		}
+		switch {
+		case gain:
 			vain = 0
-		} else if dear {
+		case dear && !b.affordable(columns):
+			vain = mostVain
+		case dear:
 			vain++
 		}
 	}
@@ -219,6 +262,132 @@ func (b *builder) tabulate(all []trial, columns []int, score scoreFunc, margins 
 		}
 	}
 	return nil
+}
+
+// split returns the trials whose last search missed rows of these columns, and the others.
+func split(trials []trial, columns []int) (missing, complete []int) {
+	for i := range trials {
+		if n := len(trials[i].whole); n > 0 && trials[i].whole[n-1].complete(columns) {
+			complete = append(complete, i)
+		} else {
+			missing = append(missing, i)
+		}
+	}
+	return missing, complete
+}
+
+// highest returns the highest recall of some levels.
+func highest(levels []level) (recall float32) {
+	for _, l := range levels {
+		recall = max(recall, l.recall)
+	}
+	return recall
+}
+
+// promising reports whether a round can have a level of higher recall than all that were tried, if
+// the trials that were not walked in it find everything.
+func promising(trials []trial, skipped, columns []int, efs, last int, tried *[len(calibrated)][]level) bool {
+	all := outcome{}
+	for _, c := range columns {
+		all.found[c] = 1
+	}
+	idle := map[*trial]bool{}
+	for _, i := range skipped {
+		idle[&trials[i]] = true
+	}
+	for _, c := range columns {
+		best := highest(tried[c])
+		for i := range efs {
+			for j := range last + 1 {
+				l := levelOf(trials, c, Setting{}, func(t *trial) *outcome {
+					if idle[t] {
+						return &all
+					}
+					return t.end(i, j)
+				})
+				if l.recall > best {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// draw divides the trials that found everything with a narrower beam: hard ones did not with the
+// ratio from, and of the others, sample are to be walked and easy to be inferred. Where each width
+// needs a walk of its own, easy trials would take most of the time, and tell only how far such
+// searches go. Trials take turns in the sample, and where it misses a row, no trial of the kind is
+// easy afterwards.
+func (b *builder) draw(trials []trial, complete, columns []int, from, turn int) (hard, sample, easy []int) {
+	if !b.rough() || from == 0 {
+		return complete, nil, nil
+	}
+	var n, seen [kinds]int
+	isEasy := func(i int) bool { return trials[i].end(0, from).complete(columns) }
+	for _, i := range complete {
+		if isEasy(i) {
+			n[trials[i].kind]++
+		}
+	}
+	for _, i := range complete {
+		k := trials[i].kind
+		if n[k] < leastEasy || !isEasy(i) {
+			hard = append(hard, i)
+			continue
+		}
+		if seen[k]++; (seen[k]+turn)%sampleEvery == 0 {
+			sample = append(sample, i)
+		} else {
+			easy = append(easy, i)
+		}
+	}
+	return hard, sample, easy
+}
+
+// A tally has sums of outcomes, by kind and by stopping ratio.
+type tally [kinds][len(stopRatios) + 1]struct {
+	n, nodes float64
+	found    [len(calibrated)]float64
+}
+
+func tallyOf(trials []trial, which []int) *tally {
+	var sums tally
+	for _, i := range which {
+		t := &trials[i]
+		for j := range sums[t.kind] {
+			s, o := &sums[t.kind][j], t.end(0, j)
+			s.n++
+			s.nodes += float64(o.nodes)
+			for c, f := range o.found {
+				s.found[c] += float64(f)
+			}
+		}
+	}
+	return &sums
+}
+
+// infer sets the outcomes of easy trials by a sample of the same kind: they go as much farther
+// than with the narrower beam, and find the same share of the rows.
+func infer(trials []trial, sample, easy []int, before *tally, last int) {
+	now := tallyOf(trials, sample)
+	for _, i := range easy {
+		t := &trials[i]
+		var ends [len(stopRatios) + 1]outcome
+		for j := range ends {
+			s, old := &now[t.kind][j], &before[t.kind][j]
+			ends[j].nodes = int(math.Round(float64(t.end(0, j).nodes) * s.nodes / old.nodes))
+			for c, f := range s.found {
+				ends[j].found[c] = float32(f / s.n)
+			}
+		}
+		t.whole = append(t.whole[:0], ends[last])
+		for j := range t.ended {
+			if t.ended[j].nodes = math.MaxInt; j < last {
+				t.ended[j] = ends[j]
+			}
+		}
+	}
 }
 
 // better returns the highest recall of those levels of a column that are worth while, best if none
@@ -256,6 +425,15 @@ func (b *builder) worth(l *level, column int) bool {
 		}
 	}
 	return false
+}
+
+// affordable reports whether any level of these columns can be worth while. Where estimates order
+// the beam, an expansion finds one row, so searches for k rows expand k at least.
+func (b *builder) affordable(columns []int) bool {
+	return !b.rough() || slices.ContainsFunc(columns, func(c int) bool {
+		k := calibrated[c]
+		return b.worth(&level{ef: k, stopRatio: stopRatios[0], nodes: float32(k)}, c)
+	})
 }
 
 // oneIn returns every n-th trial of each kind.
@@ -348,10 +526,7 @@ func outcomes(trials []trial, column, i, ef, last int) (all []level) {
 			s.StopRatio = stopRatios[j]
 		}
 		all = append(all, levelOf(trials, column, s, func(t *trial) *outcome {
-			if j < last && t.ended[j].nodes < t.whole[i].nodes {
-				return &t.ended[j]
-			}
-			return &t.whole[i]
+			return t.end(i, j)
 		}))
 	}
 	for j := range all {
@@ -465,8 +640,7 @@ func (t *trial) walk(columns, efs []int, last int, w *workerScratch, score score
 		t.ended[j].nodes = math.MaxInt
 	}
 	var o outcome
-	var beyond [len(calibrated)]bool
-	for stopped := 0; len(t.whole) < len(efs); {
+	for stopped, at := 0, 0; len(t.whole) < len(efs); {
 		buf.ef, buf.stopRatio = efs[len(t.whole)], 0
 		if stopped < len(stopRatios) {
 			buf.stopRatio = stopRatios[stopped]
@@ -474,9 +648,13 @@ func (t *trial) walk(columns, efs []int, last int, w *workerScratch, score score
 		if err := q.goOn(buf); err != nil {
 			return err
 		}
-		o.nodes = buf.stats.Expanded
+		same := o.nodes == buf.stats.Expanded && at == len(t.whole)
+		o.nodes, at = buf.stats.Expanded, len(t.whole)
 		for _, c := range columns {
-			if o.found[c] == 1 && !beyond[c] { // and stays so
+			if same {
+				break
+			}
+			if o.found[c] == 1 && !o.beyond[c] { // and stays so
 				continue
 			}
 			if err := q.collect(calibrated[c], nil, buf); err != nil {
@@ -486,7 +664,7 @@ func (t *trial) walk(columns, efs []int, last int, w *workerScratch, score score
 			if o.found[c], err = t.count(c, w, score); err != nil {
 				return err
 			}
-			if beyond[c] = t.beyond(c, buf); beyond[c] { // the answer would be exact
+			if o.beyond[c] = t.beyond(c, buf); o.beyond[c] {
 				o.found[c] = 1
 			}
 		}
@@ -495,11 +673,26 @@ func (t *trial) walk(columns, efs []int, last int, w *workerScratch, score score
 		} else if stopped < last {
 			t.ended[stopped] = o
 			stopped++
+			if stopped == len(stopRatios) && o.complete(columns) { // it would expand the rest of the beam
+				for _, ef := range efs[len(t.whole):] {
+					o.nodes = max(o.nodes, min(ef, q.g.Len()))
+					t.whole = append(t.whole, o)
+				}
+			}
 		} else { // with every larger ef too
 			t.whole = append(t.whole, slices.Repeat([]outcome{o}, len(efs)-len(t.whole))...)
 		}
 	}
 	return nil
+}
+
+// end returns where the j-th stopping ratio, or if it is larger than the last, the i-th beam width
+// of a round ended the walk.
+func (t *trial) end(i, j int) *outcome {
+	if j < len(stopRatios) && t.ended[j].nodes < t.whole[i].nodes {
+		return &t.ended[j]
+	}
+	return &t.whole[i]
 }
 
 // beyond reports whether the last row found is beyond the horizon.
