@@ -318,9 +318,9 @@ func (db *Engine) writeSegment(def *Definition, p *Part) (*OpenSegment, error) {
 		})
 }
 
-// yieldRows is the number of rows after which a flush offers its processor to others: they take it a
-// tenth of a millisecond, as long as a sync of the log. Writers may wait for its end, so it must not
-// come after other background work.
+// yieldRows is the number of rows after which a flush offers its processor to others. They take it
+// a tenth of a millisecond, as long as a quick sync of the log. Writers may wait for its end, so it
+// must not come after other background work.
 const yieldRows = 32
 
 // yieldCompares is the number of comparisons of a sort that take as long as yieldRows.

@@ -142,8 +142,8 @@ func (g *Graph) horizon(k, among int) float32 {
 // beyond reports whether the query is beyond the horizon. b holds the rows found.
 //
 // A filter that excludes most rows moves the last row wanted beyond the horizon of queries that are
-// not far. So under a filter all rows that the search has met count, the excluded ones too. With Dot
-// the last row matters itself: the codes cannot tell short rows apart.
+// not far. So under a filter all rows that the search has met count, the excluded ones too. With
+// Dot the last row matters itself: the codes cannot tell short rows apart.
 func (q *Query) beyond(allowed bitset.Set, b *Buffer) (bool, error) {
 	g := &q.guard
 	if g.horizon == 0 || g.want == 0 || len(b.dists) < g.want || b.dists[g.want-1] <= g.horizon {
