@@ -15,7 +15,9 @@ const (
 	sampledRows  = 480 // rows, each left out
 	sampledOther = 90  // queries of each other kind
 	firstEF      = 10
-	lastEF       = 1500  // for 1,000 results more: see widths
+	lastEF       = 1500  // for 1,000 results and for many rows more: see widths
+	lastShare    = 100   // of many rows, one in this many
+	largestEF    = 4000  // but not more than this
 	middleEvery  = 5     // two trials in five have 100 results; prime to the cycles of query
 	deepEvery    = 7     // one in seven has 1,000; likewise
 	perDecade    = 12    // beam widths per factor of ten
@@ -163,7 +165,7 @@ func (b *builder) calibrate(rows codes.Source) error {
 func (b *builder) widths(k int) (efs []int) {
 	for i := 0; ; i++ {
 		ef := int(firstEF * math.Pow(10, float64(i)/perDecade))
-		if ef > max(lastEF, 4*k) || len(efs) > 0 && efs[len(efs)-1] >= b.Len() {
+		if ef > max(lastEF, min(b.Len()/lastShare, largestEF), 4*k) || len(efs) > 0 && efs[len(efs)-1] >= b.Len() {
 			return efs
 		}
 		if ef >= k {
@@ -200,11 +202,12 @@ func (b *builder) tabulate(all []trial, columns []int, score scoreFunc, margins 
 				return some[which[i]].walk(columns, round, last, w, score)
 			})
 		}
-		missed, complete := split(some, columns)
+		missed, complete := byCompleteness(some, columns)
 		if err := walk(missed); err != nil {
 			return err
 		}
-		// The others only tell what these levels cost, if they are better.
+		// Walks of the others tell only what the levels of this round cost. That matters if one of
+		// these can be better than all before.
 		if len(missed) > 0 && len(complete) > 0 && !promising(some, complete, columns, len(round), last, &tried) {
 			if slices.ContainsFunc(columns, func(c int) bool { return highest(tried[c]) > best[c] }) {
 				vain++
@@ -264,8 +267,8 @@ func (b *builder) tabulate(all []trial, columns []int, score scoreFunc, margins 
 	return nil
 }
 
-// split returns the trials whose last search missed rows of these columns, and the others.
-func split(trials []trial, columns []int) (missing, complete []int) {
+// byCompleteness returns the trials whose last search missed rows of these columns, and the others.
+func byCompleteness(trials []trial, columns []int) (missing, complete []int) {
 	for i := range trials {
 		if n := len(trials[i].whole); n > 0 && trials[i].whole[n-1].complete(columns) {
 			complete = append(complete, i)

@@ -1041,3 +1041,18 @@ func TestPlanned(t *testing.T) {
 		}
 	}
 }
+
+// TestWidths checks the widest beam of the calibration: it grows with the rows and the results, and
+// is bounded.
+func TestWidths(t *testing.T) {
+	for _, c := range []struct{ rows, k, low, high int }{
+		{500, 10, 500, 600}, {10_000, 10, 1400, lastEF}, {100_000, 10, 1400, lastEF}, {340_000, 10, 3000, 3400},
+		{1_000_000, 10, 3500, largestEF}, {50_000_000, 10, 3500, largestEF}, {100_000, 1000, 3500, 4000},
+	} {
+		b := &builder{Graph: &Graph{head: header{ident: codes.Ident{Rows: c.rows}}}}
+		efs := b.widths(c.k)
+		if last := efs[len(efs)-1]; last < c.low || last > c.high || efs[0] < c.k {
+			t.Errorf("%d rows, k = %d: beams of %d to %d rows, want %d to %d at most", c.rows, c.k, efs[0], last, c.low, c.high)
+		}
+	}
+}
