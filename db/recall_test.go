@@ -149,8 +149,8 @@ func TestMeasureRecallOfNearScores(t *testing.T) {
 	}
 }
 
-// Queries from where no rows are get what they ask for under filters too, those that exclude most
-// rows and those that go against the query.
+// Queries far from all rows find the recall that they ask for, also under filters that allow few
+// rows, or only rows on the other side.
 func TestStrangersUnderFilters(t *testing.T) {
 	const rows, dim = 3000, 32
 	r := rand.New(rand.NewPCG(3, 4))
@@ -169,7 +169,7 @@ func TestStrangersUnderFilters(t *testing.T) {
 	}
 	queries := randomVectors(r, 100, dim)
 	for _, v := range queries {
-		v[0] = -max(v[0], -v[0])
+		v[0] = -max(v[0], -v[0]) // a filter allows only rows on the other side
 		for j := range v[4:] {
 			v[4+j] *= 10
 		}
@@ -183,7 +183,7 @@ func TestStrangersUnderFilters(t *testing.T) {
 }
 
 // hardQueries returns n vectors for which searches at a recall of 0.95 find less than nine of ten
-// rows: no stream of all kinds is so hard.
+// rows. The recall is promised as a mean of all queries, so these alone fall short.
 func hardQueries(t *testing.T, c *Collection, r *rand.Rand, dim, n int) (hard [][]float32) {
 	t.Helper()
 	for tries := 0; len(hard) < n; tries++ {

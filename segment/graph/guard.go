@@ -28,9 +28,9 @@ type guard struct {
 // neighbourhood of the query.
 var ErrFar = errors.New("the rows near the query are not allowed")
 
-// ErrBeyondHorizon is returned where the recall of the setting does not hold, because the last row
-// wanted is farther than in the calibration.
-var ErrBeyondHorizon = errors.New("the last row is beyond the horizon of the calibration")
+// ErrBeyondHorizon is returned where the recall of the setting does not hold, because the query is
+// farther from the rows than any in the calibration.
+var ErrBeyondHorizon = errors.New("the query is beyond the horizon of the calibration")
 
 // Parameters of guards.
 const (
@@ -63,10 +63,11 @@ func (q *Query) Guard(k int, s Setting, allowed int) {
 		excluded: max(0, q.g.Len()-allowed),
 		most:     16 + count(far*float64(s.EF)/share),
 	}
-	q.guard.horizon = q.g.horizon(k, k)
+	among := k
 	if q.g.head.ident.Metric == fileformat.Dot {
-		q.guard.horizon = q.g.horizon(k, int(float64(k)/share))
+		among = int(float64(k) / share)
 	}
+	q.guard.horizon = q.g.horizon(k, among)
 }
 
 // Longer returns, after a search for k rows has returned ErrFar, how many more rows to search for
@@ -129,7 +130,8 @@ func (b *Buffer) settled() bool {
 }
 
 // horizon returns the squared distance beyond which the k-th row must not be for a promise; 0:
-// there is no bound. A filter that is independent of the query makes it the row number among.
+// there is no bound. among is its number without a filter, if the filter is independent of the
+// query.
 func (g *Graph) horizon(k, among int) float32 {
 	for _, k := range []int{among, k} {
 		if i, times := g.column(k); times == 1 && g.head.horizons[i] > 0 {
@@ -139,22 +141,23 @@ func (g *Graph) horizon(k, among int) float32 {
 	return 0
 }
 
-// beyond reports whether the query is beyond the horizon. b holds the rows found.
+// reach returns ErrBeyondHorizon if the query is too far from all rows for a promise. b holds the
+// rows found.
 //
 // A filter that excludes most rows moves the last row wanted beyond the horizon of queries that are
 // not far. So under a filter all rows that the search has met count, the excluded ones too. With
 // Dot the last row matters itself: the codes cannot tell short rows apart.
-func (q *Query) beyond(allowed bitset.Set, b *Buffer) (bool, error) {
+func (q *Query) reach(allowed bitset.Set, b *Buffer) error {
 	g := &q.guard
 	if g.horizon == 0 || g.want == 0 || len(b.dists) < g.want || b.dists[g.want-1] <= g.horizon {
-		return false, nil
+		return nil
 	}
 	if allowed == nil || q.g.head.ident.Metric == fileformat.Dot {
-		return true, nil
+		return ErrBeyondHorizon
 	}
-	met := [2][]simd.Neighbour{b.expanded, b.heap}
-	if q.g.rough() {
-		met[1] = nil // estimates
+	met := [][]simd.Neighbour{b.expanded}
+	if !q.g.rough() { // there the heap has estimates
+		met = append(met, b.heap)
 	}
 	within := 0
 	for _, nodes := range met {
@@ -164,14 +167,14 @@ func (q *Query) beyond(allowed bitset.Set, b *Buffer) (bool, error) {
 			}
 			in, excluded, err := q.count(e.ID, allowed)
 			if err != nil {
-				return false, err
+				return err
 			}
 			if within += in + excluded; within >= g.want {
-				return false, nil
+				return nil
 			}
 		}
 	}
-	return true, nil
+	return ErrBeyondHorizon
 }
 
 // check tests, after a search, whether the filter excludes rows nearer than the last row wanted. It

@@ -150,15 +150,10 @@ func (q *Query) Find(k int, s Setting, allowed bitset.Set, buf *Buffer) (rows []
 	if err == nil {
 		err = q.collect(k, allowed, buf)
 	}
-	beyond := false
 	if err == nil {
-		beyond, err = q.beyond(allowed, buf)
+		err = q.reach(allowed, buf)
 	}
-	switch {
-	case err != nil:
-	case beyond:
-		err = ErrBeyondHorizon
-	case allowed != nil:
+	if err == nil && allowed != nil {
 		err = q.check(allowed, buf)
 	}
 	return buf.rows, buf.stats, err
