@@ -224,8 +224,8 @@ func (db *Engine) handOver(r *request, group []*request) {
 			woken = true
 		}
 	}
-	// The observer works in system calls, between which it keeps its processor for long. While a
-	// flush has the other one, the writers would wait for as long.
+	// The observer goes on with short system calls and keeps its processor of the runtime. If a
+	// flush has the other one, the writers would run only once the observer yields, after 8 ms.
 	if woken && r == nil {
 		runtime.Gosched()
 	}

@@ -450,7 +450,7 @@ type File struct {
 	f        *os.File
 	name     string
 	poisoned atomic.Pointer[error] // the first failure of a write or sync
-	unsynced atomic.Int64          // bytes written since the disk was last told to take them
+	cached   atomic.Int64          // bytes written that the disk was not yet told to take
 }
 
 // burst is the number of bytes after which a file that is being written begins to go to the disk. A
@@ -480,8 +480,8 @@ func (f *File) WriteAt(b []byte, off int64) (int, error) {
 	var n int
 	err := f.change(Op{Kind: OpWrite, Name: f.name, Off: off, Len: len(b)}, func() (err error) {
 		n, err = f.f.WriteAt(b, off)
-		if err == nil && f.unsynced.Add(int64(n)) >= burst {
-			f.unsynced.Store(0)
+		if err == nil && f.cached.Add(int64(n)) >= burst {
+			f.cached.Store(0)
 			startWriting(f.f)
 		}
 		return err
@@ -497,7 +497,7 @@ func (f *File) WriteAt(b []byte, off int64) (int, error) {
 // considered lost.
 func (f *File) Sync() error {
 	return f.change(Op{Kind: OpSync, Name: f.name}, func() error {
-		f.unsynced.Store(0)
+		f.cached.Store(0)
 		return datasync(f.f)
 	})
 }

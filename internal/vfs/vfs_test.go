@@ -600,3 +600,21 @@ func TestGroup(t *testing.T) {
 		t.Errorf("the second error, %v, has taken the place of the first", err)
 	}
 }
+
+// A large file goes to the disk while it is written: the system is told after each burst, and a
+// sync begins anew.
+func TestWritesInBursts(t *testing.T) {
+	f := must[*File](t)(open(t, nil).Create("a"))
+	defer f.Close()
+	b := make([]byte, burst/2)
+	for i, want := range []int64{burst / 2, 0, burst / 2} {
+		must[int](t)(f.WriteAt(b, int64(i*len(b))))
+		if got := f.cached.Load(); got != want {
+			t.Errorf("after write %d: %d bytes, want %d", i, got, want)
+		}
+	}
+	ok(t, f.Sync())
+	if got := f.cached.Load(); got != 0 {
+		t.Errorf("after a sync: %d bytes", got)
+	}
+}
