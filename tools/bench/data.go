@@ -2,10 +2,10 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 )
 
 // vectorSet is a set of base vectors and held-out queries, as .fvecs files that every contestant
@@ -64,11 +64,47 @@ func (e *env) eachSet(r *report, run func(*vectorSet, *report) error, names ...s
 
 // isDirectory reports whether the name of a set is the path of a directory with base.fvecs and
 // query.fvecs, such as tools/promise/sets.py makes.
-func isDirectory(name string) bool { return strings.ContainsRune(name, filepath.Separator) }
+func isDirectory(name string) bool { return filepath.Base(name) != name }
+
+// directorySet reads a set from a directory. Contestants read copies of unit length: some compare
+// inner products, and others cosines.
+func (e *env) directorySet(dir string) (*vectorSet, error) {
+	name := filepath.Base(dir)
+	cached := filepath.Join(e.cache, name)
+	if err := os.MkdirAll(cached, 0o777); err != nil {
+		return nil, err
+	}
+	var paths []string
+	for _, file := range []string{"base.fvecs", "query.fvecs"} {
+		from, to := filepath.Join(dir, file), filepath.Join(cached, file)
+		paths = append(paths, to)
+		if !stale(to, from) {
+			continue
+		}
+		m, err := readFvecs(from)
+		if err != nil {
+			return nil, err
+		}
+		for i := range m.rows() {
+			row := m.row(i)
+			length := math.Sqrt(dot(row, row))
+			if length == 0 {
+				return nil, fmt.Errorf("%s: row %d has length 0", from, i)
+			}
+			for j := range row {
+				row[j] = float32(float64(row[j]) / length)
+			}
+		}
+		if err := writeFvecs(to, m); err != nil {
+			return nil, err
+		}
+	}
+	return e.readSet(name, paths[0], paths[1])
+}
 
 func (e *env) set(name string) (*vectorSet, error) {
 	if isDirectory(name) {
-		return e.readSet(filepath.Base(name), filepath.Join(name, "base.fvecs"), filepath.Join(name, "query.fvecs"))
+		return e.directorySet(name)
 	}
 	switch name {
 	case glove: // 100,000 word vectors

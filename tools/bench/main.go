@@ -98,7 +98,7 @@ func run() error {
 	flag.StringVar(&e.models, "models", "", "directory with sentence encoders of the retrieval figure, each in the layout of Hugging Face")
 	flag.IntVar(&e.k, "k", truthK, "results of a query in the graph figure, at most 100")
 	flag.BoolVar(&e.keep, "keep", false, "keep the indexes of hnswlib, SymphonyQG and FAISS from PyPI in the cache, for later runs of the graph figure")
-	sets := flag.String("sets", "", "sets of the scan, batch, graph and filtered figures, separated by commas, or directories with base.fvecs and query.fvecs; empty: all")
+	sets := flag.String("sets", "", "sets of the scan, batch, graph and filtered figures, separated by commas, or paths of directories with base.fvecs and query.fvecs, compared by cosine; empty: all")
 	flag.Parse()
 	if *sets != "" {
 		e.sets = strings.Split(*sets, ",")
