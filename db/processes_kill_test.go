@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -29,13 +30,15 @@ func TestProcessesKilled(t *testing.T) {
 		return
 	}
 	disturbLeaders(t, 4, max(3, *kills/4), func(k *killed, w *worker, _ *rand.Rand) (again bool) {
+		start := time.Now()
 		k.kill(t, w)
+		k.disturbed(start)
 		return false
 	})
 }
 
-// insertUntilKilled inserts documents until standard input ends. It prints "try id",
-// then "done id" or "unknown id", and "leads" whenever it finds itself leading.
+// insertUntilKilled inserts documents until standard input ends. It prints "try id time", then
+// "done id" or "unknown id", and "leads" whenever it finds itself leading.
 func insertUntilKilled(dir, name string) error {
 	stop := make(chan struct{})
 	go func() {
@@ -63,7 +66,7 @@ func insertUntilKilled(dir, name string) error {
 		for j := range vec {
 			vec[j] = rng.Float32()
 		}
-		fmt.Println("try", id)
+		fmt.Println("try", id, time.Now().UnixNano())
 		_, err := c.Insert(ctx, Document{ID: id, Text: strings.Repeat(id, 20), Vector: vec})
 		switch {
 		case errors.Is(err, ErrUnknown):
@@ -109,10 +112,11 @@ type killed struct {
 	mu      sync.Mutex
 	done    map[string]bool // acknowledged
 	by      map[string]int  // number of them by worker
-	tried   map[string]bool
+	tried   map[string]time.Time
 	unknown int
 	leader  *worker
-	last    time.Time // of the kill, until the next document is acknowledged
+	last    time.Time // when the leader was disturbed, until a document shows that another one leads
+	silent  time.Time // since when it surely answers nothing: a document shows it that was tried later
 	took    []time.Duration
 	failed  []string
 	changed chan struct{}
@@ -126,7 +130,12 @@ func disturbLeaders(t *testing.T, workers, times int,
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
-	k := &killed{done: map[string]bool{}, by: map[string]int{}, tried: map[string]bool{}, changed: make(chan struct{}, 1)}
+	k := &killed{
+		done:    map[string]bool{},
+		by:      map[string]int{},
+		tried:   map[string]time.Time{},
+		changed: make(chan struct{}, 1),
+	}
 	var running []*worker
 	started := 0
 	start := func() {
@@ -142,7 +151,7 @@ func disturbLeaders(t *testing.T, workers, times int,
 		k.await(t, func() bool { return k.count("") >= wait && k.leading(running) != nil })
 		w := k.leading(running)
 		k.mu.Lock()
-		k.leader, k.last = nil, time.Now()
+		k.leader = nil
 		k.mu.Unlock()
 		if !disturb(k, w, rng) {
 			running = slices.DeleteFunc(running, func(o *worker) bool { return o == w })
@@ -170,7 +179,7 @@ func disturbLeaders(t *testing.T, workers, times int,
 		if err != nil {
 			t.Fatal(err)
 		}
-		if there[d.ID] || !k.tried[d.ID] {
+		if there[d.ID] || k.tried[d.ID].IsZero() {
 			t.Errorf("%s is there twice, or nobody wrote it", d.ID)
 		}
 		there[d.ID] = true
@@ -186,8 +195,10 @@ func disturbLeaders(t *testing.T, workers, times int,
 		t.Errorf("beside the database: %v, %v", left, err)
 	}
 	slices.Sort(k.took)
-	t.Logf("%d times, %d documents, %d of unknown outcome; to the next document: median %v, p99 %v, most %v",
-		times, len(there), k.unknown, k.took[len(k.took)/2], k.took[len(k.took)*99/100], k.took[len(k.took)-1])
+	n := len(k.took)
+	t.Logf("%d times, %d documents, %d of unknown outcome", times, len(there), k.unknown)
+	t.Logf("to the next document: least %v, median %v, p99 %v, most %v",
+		k.took[0], k.took[n/2], k.took[n*99/100], k.took[n-1])
 }
 
 func startWorker(t *testing.T, k *killed, dir, name string) *worker {
@@ -222,11 +233,16 @@ func (k *killed) said(w *worker, line string) {
 	what, id, _ := strings.Cut(line, " ")
 	switch what {
 	case "try":
-		k.tried[id] = true
+		id, at, _ := strings.Cut(id, " ")
+		ns, err := strconv.ParseInt(at, 10, 64)
+		if err != nil {
+			k.failed = append(k.failed, w.name+": "+line)
+		}
+		k.tried[id] = time.Unix(0, ns)
 	case "done":
 		k.done[id] = true
 		k.by[w.name]++
-		if !k.last.IsZero() {
+		if !k.last.IsZero() && k.tried[id].After(k.silent) {
 			k.took = append(k.took, time.Since(k.last))
 			k.last = time.Time{}
 		}
@@ -241,6 +257,13 @@ func (k *killed) said(w *worker, line string) {
 	case k.changed <- struct{}{}:
 	default:
 	}
+}
+
+// disturbed notes that the leader was killed or stopped: begun at start, and done now.
+func (k *killed) disturbed(start time.Time) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.last, k.silent = start, time.Now()
 }
 
 // await waits for a condition, which may change with the output of a worker.

@@ -13,6 +13,7 @@ import (
 	"os/signal"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/vecbolt/vecbolt/internal/document"
 	"github.com/vecbolt/vecbolt/internal/engine"
@@ -31,7 +32,9 @@ func TestProcessesStopped(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		start := time.Now()
 		signal(syscall.SIGSTOP)
+		k.disturbed(start)
 		wait := k.count("") + 20 + rng.IntN(300)
 		k.await(t, func() bool { return k.count("") >= wait })
 		if rng.IntN(4) == 0 {
