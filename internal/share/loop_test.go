@@ -135,3 +135,66 @@ func TestLoopStalls(t *testing.T) {
 	}
 	close(x.commit)
 }
+
+// TestLoopFull: what a follower has sent while it was full is handled once it is not, even if
+// nothing else arrives.
+func TestLoopFull(t *testing.T) {
+	if !engine.CanShare {
+		t.Skip("processes cannot share databases here")
+	}
+	socket, other := connected(t)
+	in := NewReader(&source{socket: socket}, false)
+	f := &follower{socket: socket, in: in, quiet: make(chan struct{}, 1)}
+	const messages, turns = 3, 1000
+	handled, waited, ended := 0, 0, make(chan error, 1)
+	p, err := newLoop(false, func(f *follower) {
+		m, err := f.in.Next()
+		if f.failed = err; err != nil {
+			ended <- err
+			return
+		}
+		if want := (Release{Tx: uint64(handled)}); m != want {
+			t.Errorf("message %d: %v", handled, m)
+		}
+		if handled, waited = handled+1, 0; handled == messages {
+			other.Close()
+		}
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.requests = map[uint64]*request{}
+		for id := range uint64(maxRequests) {
+			f.requests[id] = &request{}
+		}
+	}, func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		clear(f.requests)
+		if waited++; f.failed == nil && 0 < handled && handled < messages && waited > turns {
+			f.failed = fmt.Errorf("message %d was not handled in %d turns", handled, turns)
+			ended <- f.failed
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var frames []byte
+	for n := range uint64(messages) {
+		if frames, err = Append(frames, Release{Tx: n}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := other.Write(frames); err != nil {
+		t.Fatal(err)
+	}
+	for left := false; !left; {
+		p.add(f)
+		<-f.quiet
+		left = f.failed != nil
+	}
+	if err := <-ended; err != io.EOF {
+		t.Error(err)
+	}
+	if err := p.end(); err != nil {
+		t.Error(err)
+	}
+}
