@@ -152,7 +152,7 @@ func timePlans(b *testing.B, c *Collection, base priceBase, kind promiseQueries,
 		}
 		matched = allowed.Count()
 	}
-	setting, ok := g.Setting(recall, k)
+	setting, ok := g.Setting(recall, k, false)
 	if !ok || matched <= k {
 		return
 	}

@@ -20,10 +20,10 @@ import (
 // sealGraph makes magic, size and all checksums of any bytes right, by docs/format/graph.md, so
 // that the fuzzer gets behind them. For the shared layout it also returns the codes.
 func sealGraph(data []byte) ([]byte, *codes.Codes) {
-	const header, table, level = 4096, 60, 44
+	const header, table, level = 4096, 60, 60
 	b := append(slices.Clone(data), make([]byte, max(0, header+1-len(data)))...)
 	le := binary.LittleEndian
-	copy(b, "VECBOLTG\x03\x00\x00\x00")
+	copy(b, "VECBOLTG\x05\x00\x00\x00")
 	limit := func(at int, most uint32) uint64 {
 		if le.Uint32(b[at:]) > most {
 			le.PutUint32(b[at:], le.Uint32(b[at:])%(most+1))
@@ -32,9 +32,6 @@ func sealGraph(data []byte) ([]byte, *codes.Codes) {
 	}
 	layout := le.Uint32(b[64:])%3 + 1
 	le.PutUint32(b[64:], layout)
-	if layout == 3 {
-		b[8] = 4 // version
-	}
 	dim, rows := limit(48, 300), limit(52, 2000)
 	pilots, overflow, levels := limit(92, uint32(min(1024, rows))), limit(96, uint32(rows)), uint64(0)
 	for _, at := range []int{100, 104, 108, 124, 128} {
@@ -149,14 +146,12 @@ func FuzzGraph(f *testing.F) {
 		for i := 1; i < g.Len(); i += 2 {
 			odd.Set(i)
 		}
-		promised, _ := g.Setting(0.9, 10)
+		promised, _ := g.Setting(0.9, 10, false)
 		var buf graph.Buffer
-		for i := range 4 {
-			s, allowed := graph.Setting{EF: 100}, bitset.Set(nil)
-			if i%2 > 0 {
-				s = promised
-			}
-			if i/2 > 0 {
+		staged := graph.Setting{EF: 5, Within: 1, Beyond: graph.Stage{EF: 50, StopRatio: 1.5}}
+		for i, s := range []graph.Setting{{EF: 100}, promised, staged, {EF: 100}, promised, staged} {
+			allowed := bitset.Set(nil)
+			if i >= 3 {
 				allowed = odd
 			}
 			hits, _, err := g.Query(vec).Search(10, s, allowed, func(row int) (float64, error) {

@@ -61,7 +61,7 @@ func (s *Search) planGraph(p *Probe, i int, g *graph.Graph) {
 	} else {
 		ok := false
 		w.recall = p.Recall
-		if w.setting, ok = g.Setting(w.recall, p.Need); !ok {
+		if w.setting, ok = g.Setting(w.recall, p.Need, p.Parts[i].Set != nil); !ok {
 			if s.Trace != nil {
 				because("no setting of the graph was measured to reach a recall of %v", w.recall)
 			}
@@ -276,8 +276,7 @@ func (s *Search) searchGraph(j *graphJob, memory *graphScratch) error {
 	why := ""
 	switch {
 	case errors.Is(err, graph.ErrBeyondHorizon):
-		why = fmt.Sprintf("the rows found are farther than those of the calibration, and then a beam search "+
-			"with %v promises no recall", w.setting)
+		why = fmt.Sprintf("the rows found are far, and then a beam search with %v promises no recall", w.setting)
 	case errors.Is(err, graph.ErrFar):
 		why = fmt.Sprintf("the rows near the query do not match, and then a beam search with %v promises no recall",
 			w.setting)

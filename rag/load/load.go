@@ -124,7 +124,7 @@ func (e *SkipError) Error() string {
 // Unwrap returns the reason.
 func (e *SkipError) Unwrap() error { return e.Err }
 
-// Options tune what is read. The zero value, like nil, is the default.
+// Options tune reading. The zero value, like nil, is the default.
 type Options struct {
 	// MaxBytes is the maximum size of a file, and of the text taken from it; larger files are
 	// skipped. 0 means 64 MiB.

@@ -67,7 +67,8 @@ var stopRatios = [...]float32{1.01, 1.02, 1.03, 1.04, 1.05, 1.065, 1.08, 1.1, 1.
 type outcome struct {
 	nodes  int // expansions
 	found  [len(calibrated)]float32
-	beyond [len(calibrated)]bool // all are found because the answer would be exact
+	beyond [len(calibrated)]bool    // all are found because the answer would be exact
+	dist   [len(calibrated)]float32 // of the row of the column's rank
 }
 
 // complete reports whether all rows of these columns were found, so that searches that go on find
@@ -259,7 +260,7 @@ func (b *builder) tabulate(all []trial, columns []int, score scoreFunc, margins 
 		}
 	}
 	for _, c := range columns {
-		b.levels[c] = b.pick(tried[c], finer)
+		b.levels[c] = b.keep(trials, c, tried[c])
 		for i := range trials {
 			margins[c] = max(margins[c], trials[i].margin[c])
 		}
@@ -383,6 +384,7 @@ func infer(trials []trial, sample, easy []int, before *tally, last int) {
 			for c, f := range s.found {
 				ends[j].found[c] = float32(f / s.n)
 			}
+			ends[j].dist = t.end(0, j).dist
 		}
 		t.whole = append(t.whole[:0], ends[last])
 		for j := range t.ended {
@@ -500,6 +502,7 @@ func (b *builder) try(trials []trial, columns []int, s Setting, score scoreFunc,
 			if t.beyond(c, &w.buf) { // the answer would be exact
 				o.found[c] = 1
 			}
+			o.dist[c] = t.dist(c, &w.buf)
 		}
 		t.whole = append(t.whole[:0], o)
 		return nil
@@ -508,7 +511,9 @@ func (b *builder) try(trials []trial, columns []int, s Setting, score scoreFunc,
 		return err
 	}
 	for _, c := range columns {
-		l := levelOf(trials, c, s, func(t *trial) *outcome { return &t.whole[0] })
+		of := func(t *trial) *outcome { return &t.whole[0] }
+		l := levelOf(trials, c, s, of)
+		l.samples = samplesOf(trials, c, of)
 		l.whole = l.recall // at least, without the ratio
 		for _, other := range tried[c] {
 			if other.ef == s.EF && other.stopRatio == 0 {
@@ -528,9 +533,10 @@ func outcomes(trials []trial, column, i, ef, last int) (all []level) {
 		if j < len(stopRatios) {
 			s.StopRatio = stopRatios[j]
 		}
-		all = append(all, levelOf(trials, column, s, func(t *trial) *outcome {
-			return t.end(i, j)
-		}))
+		of := func(t *trial) *outcome { return t.end(i, j) }
+		l := levelOf(trials, column, s, of)
+		l.samples = samplesOf(trials, column, of)
+		all = append(all, l)
 	}
 	for j := range all {
 		all[j].whole = all[last].recall // at least
@@ -540,37 +546,44 @@ func outcomes(trials []trial, column, i, ef, last int) (all []level) {
 
 // levelOf returns the level of a column and a setting, except the recall without a stopping ratio.
 func levelOf(trials []trial, column int, s Setting, of func(t *trial) *outcome) level {
-	l := level{ef: s.EF, stopRatio: s.StopRatio, measured: &measured{}}
 	var sums [kinds]moments
 	for i := range trials {
 		o := of(&trials[i])
-		sums[trials[i].kind].add(float64(o.found[column]), float64(o.nodes))
+		sums[trials[i].kind].add(float64(o.found[column]), float64(o.nodes), 1)
 	}
-	l.nodes, l.recall = expect(&sums)
+	l := level{ef: s.EF, stopRatio: s.StopRatio, measured: measuredOf(&sums)}
+	l.expect(&sums)
+	return l
+}
+
+// measuredOf returns what a level keeps of the sums over its trials.
+func measuredOf(sums *[kinds]moments) *measured {
+	m := &measured{}
 	for k := range sums {
-		m := &sums[k]
-		if m.n == 0 {
+		s := &sums[k]
+		if s.n == 0 {
 			continue
 		}
 		if kind(k) < kept {
-			l.measured.recall[k] = float32(min(1, m.sum/m.n))
+			m.recall[k] = float32(min(1, s.sum/s.n))
 		}
-		l.measured.poor = max(l.measured.poor, float32(m.poor/m.n))
+		m.poor = max(m.poor, float32(s.poor/s.n))
 	}
-	return l
+	return m
 }
 
 // moments are sums over trials of one kind.
 type moments struct{ n, sum, squares, nodes, poor float64 }
 
-func (m *moments) add(found, nodes float64) {
-	m.n++
+// add adds a trial a number of times, -1 to remove it.
+func (m *moments) add(found, nodes, times float64) {
+	m.n += times
 	if found < 0.5 {
-		m.poor++
+		m.poor += times
 	}
-	m.sum += found
-	m.squares += float64(found * found)
-	m.nodes += nodes
+	m.sum += float64(times * found)
+	m.squares += float64(times * float64(found*found))
+	m.nodes += float64(times * nodes)
 }
 
 // least returns the mean less its standard error.
@@ -580,9 +593,9 @@ func (m *moments) least() float64 {
 	return max(0, mean-deviation)
 }
 
-// expect returns the mean number of expansions of a search, and the recall that queries of every
-// kind get at least.
-func expect(sums *[kinds]moments) (nodes, recall float32) {
+// expect sets the mean numbers of expansions of a search, and the recall that queries of every kind
+// get at least.
+func (l *level) expect(sums *[kinds]moments) {
 	worst := sums[likeRows].least()
 	usual := sums[likeRows].nodes / sums[likeRows].n
 	others, n := 0.0, 0.0
@@ -592,7 +605,8 @@ func expect(sums *[kinds]moments) (nodes, recall float32) {
 			others, n = others+m.nodes/m.n, n+1
 		}
 	}
-	return float32(float64(shareOfRows*usual) + float64((1-shareOfRows)*others/n)), float32(worst)
+	l.nodes = float32(float64(shareOfRows*usual) + float64((1-shareOfRows)*others/n))
+	l.usual, l.recall = float32(usual), float32(worst)
 }
 
 // cost returns the cost of a search in expansions. Inserting a row into the beam costs a fraction
@@ -610,9 +624,7 @@ func (g *Graph) cost(l *level) float32 {
 // ones. It skips levels that are hardly better than the one before: that miss more than a share of
 // what that misses.
 func (g *Graph) pick(all []level, share float32) (chosen []level) {
-	slices.SortStableFunc(all, func(a, b level) int {
-		return cmp.Or(cmp.Compare(g.cost(&a), g.cost(&b)), cmp.Compare(b.recall, a.recall))
-	})
+	g.sortByCost(all)
 	best := float32(0)
 	for _, l := range all {
 		best = max(best, l.recall)
@@ -626,12 +638,18 @@ func (g *Graph) pick(all []level, share float32) (chosen []level) {
 	return chosen
 }
 
+func (g *Graph) sortByCost(levels []level) {
+	slices.SortStableFunc(levels, func(a, b level) int {
+		return cmp.Or(cmp.Compare(g.cost(&a), g.cost(&b)), cmp.Compare(b.recall, a.recall))
+	})
+}
+
 // walk searches for a trial and records the outcome for each ef with the last stopping ratio, and
 // with each smaller one. One search gives all of them, because a search with a larger limit
 // continues a search with a smaller one.
 func (t *trial) walk(columns, efs []int, last int, w *workerScratch, score scoreFunc) error {
 	k, q, buf := calibrated[columns[len(columns)-1]], t.query, &w.buf
-	if err := q.start(k, Setting{EF: efs[len(efs)-1]}, nil, 0, buf); err != nil {
+	if err := q.startWith(k, Stage{EF: efs[len(efs)-1]}, nil, 0, buf); err != nil {
 		return err
 	}
 	buf.ef = 0 // first only the entry points
@@ -670,6 +688,7 @@ func (t *trial) walk(columns, efs []int, last int, w *workerScratch, score score
 			if o.beyond[c] = t.beyond(c, buf); o.beyond[c] {
 				o.found[c] = 1
 			}
+			o.dist[c] = t.dist(c, buf)
 		}
 		if early := buf.pool.next < min(buf.ef, len(buf.pool.rows)); !early {
 			t.whole = append(t.whole, o)
@@ -702,6 +721,14 @@ func (t *trial) end(i, j int) *outcome {
 func (t *trial) beyond(column int, buf *Buffer) bool {
 	k, horizon := calibrated[column], t.query.g.head.horizons[column]
 	return horizon > 0 && len(buf.dists) >= k && buf.dists[k-1] > horizon
+}
+
+// dist returns the distance that decides about a second stage: see Query.isNear.
+func (t *trial) dist(column int, buf *Buffer) float32 {
+	if dist, ok := t.query.found(buf).within(t.query.g.rank(calibrated[column])); ok {
+		return dist
+	}
+	return math.MaxFloat32
 }
 
 // setHorizons sets the horizons of a graph whose metric is not Dot: farther than from all trials

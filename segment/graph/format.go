@@ -6,18 +6,18 @@ import (
 	"slices"
 
 	"github.com/vecbolt/vecbolt/internal/blocks"
+	"github.com/vecbolt/vecbolt/internal/codec"
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/segment/codes"
 	"github.com/vecbolt/vecbolt/simd"
 )
 
-// Numbers of the file format. They never change for versions 3 and 4. Version 4 is version 3 with
-// the shared layout. Version 2 has no levels for more than 100 results. Version 1, which had a
-// different calibration, was not released.
+// Numbers of the file format. They never change for version 5. Versions 3, of the plain and the
+// quick layout, and 4, of the shared one, have levels of one stage. Version 2 has no levels for
+// more than 100 results. Version 1, which had a different calibration, was not released.
 const (
 	magic          = "VECBOLTG"
-	version        = 3 // of the plain and the quick layout
-	newest         = 4 // of the shared layout
+	version        = 5
 	oldest         = 2 // version that is still read
 	headerSize     = blocks.HeaderSize
 	sectionEnd     = 64         // sections are padded to a multiple of it
@@ -25,7 +25,8 @@ const (
 	none           = 0xffffffff // stands for a missing row
 	maxEntryPoints = 1024
 	maxLevels      = 128 // levels per column of the calibration
-	levelSize      = 44  // bytes of a level
+	levelSize      = 60  // bytes of a level
+	noStageSize    = 44  // in versions 3 and 4
 	oldLevelSize   = 20  // in version 2
 	maxFactor      = 100 // of stopping ratios and margins
 )
@@ -39,11 +40,23 @@ const (
 	shared = 3
 )
 
-var (
-	format = blocks.Format{Magic: magic, Version: version, Name: "graph"}
-	newer  = blocks.Format{Magic: magic, Version: newest, Name: "graph"}
-	older  = blocks.Format{Magic: magic, Version: oldest, Name: "graph"}
-)
+var format = blocks.Format{Magic: magic, Version: version, Name: "graph"}
+
+// A revision is a version of the file that is read.
+type revision struct {
+	version   uint32
+	layouts   []uint32
+	levelSize int64
+	columns   [][]int // of headerColumns
+}
+
+// revisions are the versions, the newest first.
+var revisions = [...]revision{
+	{version, []uint32{plain, quick, shared}, levelSize, headerColumns[:]},
+	{4, []uint32{shared}, noStageSize, headerColumns[:]},
+	{3, []uint32{plain, quick}, noStageSize, headerColumns[:]},
+	{oldest, []uint32{plain, quick}, oldLevelSize, headerColumns[:1]},
+}
 
 // headerColumns are the columns of the calibration in the order of the header. Version 2 has the
 // first group only.
@@ -105,11 +118,7 @@ func recordSize(dim int) int64 { return align(int64(dim) + simd.RecordTail) }
 func align(off int64) int64 { return (off + sectionEnd - 1) &^ (sectionEnd - 1) }
 
 func (h *header) encode(g *geometry) []byte {
-	f := &format
-	if h.layout == shared {
-		f = &newer
-	}
-	e := f.Header()
+	e := format.Header()
 	e.U32(h.ident.Metric.Code())
 	e.Raw(h.ident.DB[:])
 	e.U64(h.ident.Segment)
@@ -153,23 +162,11 @@ func decodeHeader(b []byte) (header, geometry, error) {
 	fail := func(off int64, text string, args ...any) (header, geometry, error) {
 		return header{}, geometry{}, corrupt(off, text, args...)
 	}
-	columns, layouts := headerColumns[:], []uint32{plain, quick}
-	d, err := format.Open(b)
-	if errors.Is(err, fileformat.ErrVersion) {
-		layouts = []uint32{shared}
-		d, err = newer.Open(b)
-	}
-	if errors.Is(err, fileformat.ErrVersion) {
-		columns, layouts = headerColumns[:1], []uint32{plain, quick}
-		d, err = older.Open(b)
-	}
+	rev, d, err := openRevision(b)
 	if err != nil {
 		return header{}, geometry{}, err
 	}
-	h := header{levelSize: levelSize}
-	if len(columns) < len(headerColumns) {
-		h.levelSize = oldLevelSize
-	}
+	h := header{levelSize: rev.levelSize}
 	metric := d.U32()
 	copy(h.ident.DB[:], d.Raw(len(h.ident.DB)))
 	h.ident.Segment = d.U64()
@@ -184,7 +181,7 @@ func decodeHeader(b []byte) (header, geometry, error) {
 	h.entryPoints = d.U32()
 	h.overflow = d.U32()
 	at := [len(calibrated)]int64{} // of the margins
-	for _, group := range columns {
+	for _, group := range rev.columns {
 		for _, c := range group {
 			h.levels[c] = d.U32()
 		}
@@ -194,7 +191,7 @@ func decodeHeader(b []byte) (header, geometry, error) {
 		}
 	}
 	horizonAt := int64(len(magic) + d.Offset())
-	if len(columns) == len(headerColumns) {
+	if len(rev.columns) == len(headerColumns) {
 		for i := range h.horizons {
 			h.horizons[i] = math.Float32frombits(d.U32())
 		}
@@ -207,7 +204,7 @@ func decodeHeader(b []byte) (header, geometry, error) {
 		return fail(12, "metric %d, dimension %d, %d rows", metric, dim, rows)
 	}
 	h.ident.Metric, h.ident.Dim, h.ident.Rows = m, int(dim), int(rows)
-	if !slices.Contains(layouts, h.layout) || h.layout == quick && dim > simd.MaxSign {
+	if !slices.Contains(rev.layouts, h.layout) || h.layout == quick && dim > simd.MaxSign {
 		return fail(64, "layout %d", h.layout)
 	}
 	if !(h.unit > 0) || math.IsInf(h.unit, 0) || !(h.maxNorm >= 0) || math.IsInf(h.maxNorm, 0) {
@@ -231,6 +228,23 @@ func decodeHeader(b []byte) (header, geometry, error) {
 		return fail(40, "%d bytes, header says %d, want %d", len(b), size, g.size)
 	}
 	return h, g, nil
+}
+
+// openRevision checks the header of b, and returns a decoder behind its version. The error is of
+// the newest version.
+func openRevision(b []byte) (*revision, *codec.Decoder, error) {
+	var first error
+	for i := range revisions {
+		r := &revisions[i]
+		d, err := (&blocks.Format{Magic: magic, Version: r.version, Name: "graph"}).Open(b)
+		if err == nil || !errors.Is(err, fileformat.ErrVersion) {
+			return r, d, err
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return nil, nil, first
 }
 
 // isFactor reports whether v is valid as a stopping ratio or margin; 0 means no bound.

@@ -57,8 +57,9 @@ func TestFormatPage(t *testing.T) {
 func TestOldFile(t *testing.T) {
 	for name, layout := range map[string]uint32{
 		"testdata/v2-plain.graph": 0, "testdata/v2-quick.graph": 0,
-		"testdata/v3-plain.graph": plain, "testdata/v3-quick.graph": quick,
-		"testdata/v4-shared.graph": shared,
+		"testdata/v3-plain.graph": 0, "testdata/v3-quick.graph": 0, "testdata/v4-shared.graph": 0,
+		"testdata/v5-plain.graph": plain, "testdata/v5-quick.graph": quick,
+		"testdata/v5-shared.graph": shared,
 	} {
 		if *update && layout > 0 {
 			if err := os.WriteFile(name, fixture(t, layout), 0o644); err != nil {
@@ -236,6 +237,10 @@ func dump(t *testing.T, b []byte) string {
 				f32("recall, " + kind)
 			}
 			f32("less than half found")
+			f32("nodes, like rows")
+			f32("within")
+			u32("beyond it: ef")
+			f32("stopping ratio")
 		}
 	}
 	pad()

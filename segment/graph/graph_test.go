@@ -283,7 +283,7 @@ func TestRecall(t *testing.T) {
 				var buf Buffer
 				for _, k := range []int{1, 10, 50} {
 					for _, promise := range []float64{0.9, 0.99} {
-						s, ok := g.Setting(promise, k)
+						s, ok := g.Setting(promise, k, false)
 						if !ok && m == fileformat.Dot && (name == "lengths" || name == "grid") {
 							continue // few long rows are the best of most queries, which resemble none: not every recall can be promised
 						}
@@ -609,7 +609,7 @@ func testAllocations(t *testing.T, layout uint32, dim int) {
 
 func TestSetting(t *testing.T) {
 	lv := func(ef int, stop, nodes, recall, whole float32) level {
-		return level{ef: ef, stopRatio: stop, nodes: nodes, recall: recall, whole: whole}
+		return level{ef: ef, stopRatio: stop, nodes: 2 * nodes, usual: nodes, recall: recall, whole: whole}
 	}
 	st := func(ef int, stop float32, nodes float64) Setting {
 		return Setting{EF: ef, StopRatio: stop, nodes: nodes}
@@ -636,10 +636,7 @@ func TestSetting(t *testing.T) {
 		{all, 0.8, 300, Setting{}, false}, {all, 0.8, 301, st(2000, 1.25, 1500), true}, {all, 0.75, 2000, st(2000, 0, 2000), true},
 	} {
 		g := &Graph{levels: c.levels}
-		if c.ok {
-			c.want.k = c.k
-		}
-		if s, ok := g.Setting(c.recall, c.k); s != c.want || ok != c.ok {
+		if s, ok := g.Setting(c.recall, c.k, false); s != c.want || ok != c.ok {
 			t.Errorf("recall %g of %d: %+v, %v, want %+v, %v", c.recall, c.k, s, ok, c.want, c.ok)
 		}
 	}
@@ -668,6 +665,35 @@ func TestSetting(t *testing.T) {
 	if s := st(11, 0, 8).Times(1.5); s != st(17, 0, 12) {
 		t.Errorf("%+v", s)
 	}
+	staged := lv(10, 1.5, 18, 0.75, 0)
+	staged.within, staged.beyond = 2, Stage{40, 1.25}
+	g := &Graph{levels: [len(calibrated)][]level{nil, {staged, lv(100, 0, 100, 0.875, 0.875)}, {staged, lv(100, 0, 100, 0.875, 0.875)}}}
+	want := Setting{EF: 10, StopRatio: 1.5, Within: 2, Beyond: Stage{40, 1.25}, nodes: 18}
+	if s, ok := g.Setting(0.75, 10, false); s != want || !ok || s.String() != "ef 10, stop ratio 1.5 (far from all rows: ef 40, stop ratio 1.25)" {
+		t.Errorf("two stages: %+v, %v: %[1]v", s, ok)
+	}
+	if s := want.Times(1.5); s.EF != 15 || s.StopRatio != 1.75 || s.Within != 2 || s.Beyond != (Stage{60, 1.375}) {
+		t.Errorf("%+v", s)
+	}
+	if s, ok := g.Setting(0.75, 10, true); s.Within != 0 || s.EF != 100 || !ok {
+		t.Errorf("under a filter: %+v, %v", s, ok)
+	}
+	if got := g.Recall(99, 10); got != 0 {
+		t.Errorf("a level of two stages tells a recall of %g for ef 99", got)
+	}
+	// Files of earlier versions do not say how far usual searches go.
+	for nodes, want := range map[float32]float64{5: 5, 12: 12, 1000: 1.4 * math.Pow(1000, 0.8)} {
+		if got := (&level{stopRatio: 1.5, nodes: nodes}).expansions(10); got != want {
+			t.Errorf("of %g nodes %g are usual, want %g", nodes, got, want)
+		}
+	}
+	if got := (&level{nodes: 1000}).expansions(10); got != 1000 {
+		t.Errorf("without a ratio %g of 1,000 nodes are usual", got)
+	}
+	// How far the last of more than 100 rows may be is not known.
+	if s, ok := g.Setting(0.75, 300, false); s.Within != 0 || s.EF != 300 || !ok {
+		t.Errorf("extrapolated: %+v, %v", s, ok)
+	}
 }
 
 // TestMargin scores no more rows than the margins say, and every row where there are no margins.
@@ -695,7 +721,7 @@ func TestContinuedSearches(t *testing.T) {
 		var buf, other Buffer
 		for _, vec := range queries {
 			q := g.Query(vec)
-			if err := q.start(10, Setting{EF: 200}, nil, 0, &buf); err != nil {
+			if err := q.startWith(10, Stage{EF: 200}, nil, 0, &buf); err != nil {
 				t.Fatal(err)
 			}
 			buf.ef = 0
@@ -1005,14 +1031,14 @@ func TestPlanned(t *testing.T) {
 				worth, dear := 0, 0
 				for _, k := range []int{1, 10, 11, 100} {
 					for _, recall := range []float64{0.7, 0.8, 0.9, 0.95, 0.98, 0.99} {
-						want, ok := whole.Setting(recall, k)
+						want, ok := whole.Setting(recall, k, true)
 						if !ok {
 							continue
 						}
 						each, _ := codes.RowPrice(dim, true)
 						scan := each*float64(rows) + codes.BestPrice(rows, k, dim)
 						price := func(s Setting) float64 { return whole.Price(whole.Work(s, rows), k, false) }
-						got, ok := planned.Setting(recall, k)
+						got, ok := planned.Setting(recall, k, true)
 						switch {
 						case price(want) >= worthScan*scan:
 							dear++

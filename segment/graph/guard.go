@@ -79,7 +79,7 @@ func (g *Graph) Longer(recall float64, k int, stats Stats) (more int, s Setting,
 	if stats.Passed == 0 || recall <= 0 || more > calibrated[g.columns()-1] {
 		return 0, Setting{}, false
 	}
-	s, ok = g.Setting(recall, more)
+	s, ok = g.Setting(recall, more, true)
 	return more, s, ok
 }
 

@@ -170,34 +170,68 @@ func (g *Graph) front(k int) int {
 	return 0
 }
 
-// attempt walks once.
+// attempt walks, in the stages of the setting.
 func (q *Query) attempt(k int, s Setting, allowed bitset.Set, buf *Buffer) error {
-	front := 0
-	if allowed == nil {
-		front = q.g.front(k)
+	first, last := s.stage(), s.stage()
+	switch {
+	case s.Within > 0 && allowed != nil && s.Beyond.EF == 0:
+		return ErrBeyondHorizon
+	case s.Within > 0 && allowed != nil:
+		first, last = s.Beyond, s.Beyond
+	case s.Beyond.EF > 0:
+		last = s.Beyond
 	}
-	err := q.start(k, s, allowed, front, buf)
+	err := q.start(k, last, allowed, buf)
 	if err == nil {
+		q.limit(k, first, buf)
 		err = q.walk(allowed, buf)
 	}
-	return err
+	if err != nil || s.Within == 0 || allowed != nil {
+		return err
+	}
+	if dist, ok := q.found(buf).within(buf.rank); ok && dist <= s.Within {
+		return nil
+	}
+	if s.Beyond.EF == 0 {
+		return ErrBeyondHorizon
+	}
+	q.limit(k, last, buf)
+	return q.goOn(buf)
 }
 
 // rescored returns how many candidates are scored at most for k results. They are more than k
 // because codes may order near rows wrongly.
 func rescored(k int) int { return k + max(k/2, 10) }
 
-// start prepares buf for walk, with a front of this length: see pool.
-func (q *Query) start(k int, s Setting, allowed bitset.Set, front int, buf *Buffer) error {
-	ef := min(max(k, s.EF), q.g.Len()) // a beam wider than the graph would be empty at its end
-	near := ef
+// beam returns the beam width of a search for k rows: a beam wider than the graph would be empty at
+// its end.
+func (g *Graph) beam(k int, s Stage) int { return min(max(k, s.EF), g.Len()) }
+
+// limit makes the walk of buf end as s says.
+func (q *Query) limit(k int, s Stage, buf *Buffer) {
+	buf.ef, buf.stopRatio = q.g.beam(k, s), s.StopRatio
+}
+
+// start prepares buf for walk.
+func (q *Query) start(k int, s Stage, allowed bitset.Set, buf *Buffer) error {
+	front := 0
+	if allowed == nil {
+		front = q.g.front(k)
+	}
+	return q.startWith(k, s, allowed, front, buf)
+}
+
+// startWith is start with a front of this length: see pool.
+func (q *Query) startWith(k int, s Stage, allowed bitset.Set, front int, buf *Buffer) error {
+	near := q.g.beam(k, s)
 	if allowed == nil {
 		near = max(rescored(k), q.g.rank(k))
 	}
-	buf.start(q.g.Len(), ef, near, front)
+	buf.start(q.g.Len(), q.g.beam(k, s), near, front)
 	buf.marks = q.g.file != nil
 	buf.cold = q.cold && buf.marks
-	buf.rank, buf.stopRatio = q.g.rank(k), s.StopRatio
+	buf.rank = q.g.rank(k)
+	q.limit(k, s, buf)
 	if margin := q.g.margin(k); margin > 0 && s.StopRatio > 0 {
 		buf.keepRatio = max(s.StopRatio, margin)
 	}

@@ -22,41 +22,72 @@ type Setting struct {
 	// search for provably accurate graph-based nearest neighbor search", 2025.
 	StopRatio float32
 
-	k        int       // rows wanted; 0: not known
-	nodes    float64   // mean number of expansions of an unfiltered search; 0: as many as EF
+	// Within, if it is not 0, is a squared distance: if the row to which StopRatio refers is
+	// farther, the search goes on with Beyond. Queries far from all rows need wider searches than
+	// others. Only graphs of the plain and the shared layout have such settings. Under a filter,
+	// Beyond is the whole search.
+	Within float32
+	Beyond Stage
+
+	nodes    float64   // mean number of expansions for queries like the rows, unfiltered; 0: as many as EF
 	measured *measured // nil: the setting was not measured
 }
 
-// String returns the setting as "ef 100, stop ratio 1.12".
-func (s Setting) String() string {
-	if s.StopRatio == 0 {
+// A Stage is a beam width and a stopping ratio, as in a Setting. The zero value stands for an exact
+// scan, which is left to the caller: the search returns ErrBeyondHorizon.
+type Stage struct {
+	EF        int
+	StopRatio float32
+}
+
+// String returns the stage as "ef 100, stop ratio 1.12".
+func (s Stage) String() string {
+	switch {
+	case s == Stage{}:
+		return "a scan"
+	case s.StopRatio == 0:
 		return fmt.Sprintf("ef %d", s.EF)
 	}
 	return fmt.Sprintf("ef %d, stop ratio %.4g", s.EF, s.StopRatio)
 }
 
-// Times returns a setting for searches that go n times as far.
-func (s Setting) Times(n float64) Setting {
-	s.measured = nil
+// times returns a stage that goes n times as far.
+func (s Stage) times(n float64) Stage {
 	s.EF = int(math.Ceil(float64(s.EF) * n))
-	s.nodes *= n
 	if s.StopRatio > 0 {
 		s.StopRatio = 1 + (s.StopRatio-1)*float32(n)
 	}
 	return s
 }
 
-// usual returns the number of expansions of a usual search without a filter. The mean of the
-// calibration is higher, the more so the farther searches go: three trials in ten are unlike the
-// rows, and the hardest go ten times as far as most.
-func (s *Setting) usual() float64 {
-	switch {
-	case s.nodes == 0:
-		return float64(s.EF)
-	case s.StopRatio == 0: // every search expands the whole beam
-		return s.nodes
+// stage returns the first stage of a search.
+func (s Setting) stage() Stage { return Stage{s.EF, s.StopRatio} }
+
+// String returns the setting as "ef 20, stop ratio 1.08", or as "ef 20, stop ratio 1.08 (far from
+// all rows: ef 100, stop ratio 1.12)".
+func (s Setting) String() string {
+	if s.Within == 0 {
+		return s.stage().String()
 	}
-	return min(s.nodes, max(1.4*math.Pow(s.nodes, 0.8), 1.5*float64(s.k)))
+	return fmt.Sprintf("%v (far from all rows: %v)", s.stage(), s.Beyond)
+}
+
+// Times returns a setting for searches that go n times as far.
+func (s Setting) Times(n float64) Setting {
+	s.measured = nil
+	s.nodes *= n
+	first := s.stage().times(n)
+	s.EF, s.StopRatio = first.EF, first.StopRatio
+	s.Beyond = s.Beyond.times(n)
+	return s
+}
+
+// usual returns the number of expansions of a search for a query like the rows, without a filter.
+func (s *Setting) usual() float64 {
+	if s.nodes == 0 {
+		return float64(s.EF)
+	}
+	return s.nodes
 }
 
 // calibrated are the result counts k with a measured recall. Graphs of few rows, and files of
@@ -103,10 +134,17 @@ func (g *Graph) column(k int) (i int, times float64) {
 type level struct {
 	ef        int
 	stopRatio float32
-	nodes     float32
+	nodes     float32 // mean number of expansions
+	usual     float32 // the same of queries like the rows; 0 in files of earlier versions
 	recall    float32
-	whole     float32 // recall without the stopping ratio
+	whole     float32 // recall without the stopping ratio, of a level of one stage
+	within    float32
+	beyond    Stage
 	measured  *measured
+
+	// During the calibration:
+	samples []sample // by trial, of a level of one stage
+	pair    *pair    // the stages
 }
 
 // measured is what searches of a level found, by the kind of query.
@@ -116,12 +154,29 @@ type measured struct {
 }
 
 func (l *level) setting(k int, times float64) Setting {
-	s := Setting{k: k, EF: max(k, int(math.Ceil(float64(l.ef)*times))), StopRatio: l.stopRatio,
-		nodes: float64(l.nodes) * times}
+	s := Setting{EF: max(k, int(math.Ceil(float64(l.ef)*times))), StopRatio: l.stopRatio,
+		nodes: l.expansions(k) * times, Within: l.within, Beyond: l.beyond}
+	if s.Beyond.EF > 0 {
+		s.Beyond.EF = max(k, s.Beyond.EF)
+	}
 	if times == 1 {
 		s.measured = l.measured
 	}
 	return s
+}
+
+// expansions returns how many nodes a search for k rows usually expands. Where that is not known it
+// follows from the mean, which is higher, the more so the farther searches go: three trials in ten
+// are unlike the rows, and the hardest go ten times as far as most.
+func (l *level) expansions(k int) float64 {
+	nodes := float64(l.nodes)
+	switch {
+	case l.usual > 0:
+		return float64(l.usual)
+	case l.stopRatio == 0: // every search expands the whole beam
+		return nodes
+	}
+	return min(nodes, max(1.4*math.Pow(nodes, 0.8), 1.5*float64(k)))
 }
 
 // Usual returns the mean recall that was measured with the setting for queries that resemble the
@@ -142,7 +197,7 @@ func (s Setting) Poor() float64 {
 	return float64(s.measured.poor)
 }
 
-// decodeLevel reads a level of version 3, or a shorter one of version 2.
+// decodeLevel reads a level, of an earlier version if it is shorter.
 func decodeLevel(b []byte) (level, error) {
 	f32 := func(at int) float32 { return math.Float32frombits(binary.LittleEndian.Uint32(b[at:])) }
 	l := level{ef: int(binary.LittleEndian.Uint32(b)), stopRatio: f32(4), nodes: f32(8), recall: f32(12),
@@ -156,6 +211,15 @@ func decodeLevel(b []byte) (level, error) {
 			if !(v >= 0 && v <= 1) {
 				return level{}, fmt.Errorf("a share of %g", v)
 			}
+		}
+	}
+	if len(b) == levelSize {
+		l.usual, l.within = f32(noStageSize), f32(noStageSize+4)
+		l.beyond = Stage{int(binary.LittleEndian.Uint32(b[noStageSize+8:])), f32(noStageSize + 12)}
+		if !(l.usual >= 0 && l.usual <= math.MaxInt32) || !(l.within >= 0 && l.within <= math.MaxFloat32) ||
+			l.beyond.EF > math.MaxInt32 || !isFactor(l.beyond.StopRatio) {
+			return level{}, fmt.Errorf("%g nodes, within %g, beyond it ef %d, stopping ratio %g", l.usual, l.within,
+				l.beyond.EF, l.beyond.StopRatio)
 		}
 	}
 	if l.ef < 1 || l.ef > math.MaxInt32 || !isFactor(l.stopRatio) || !(l.nodes >= 0) || l.nodes > math.MaxInt32 {
@@ -173,6 +237,8 @@ func encodeLevels(tables *[len(calibrated)][]level) []uint32 {
 			for _, v := range append(values, l.measured.poor) {
 				words = append(words, math.Float32bits(v))
 			}
+			words = append(words, math.Float32bits(l.usual), math.Float32bits(l.within), uint32(l.beyond.EF),
+				math.Float32bits(l.beyond.StopRatio))
 		}
 	}
 	return words
@@ -180,12 +246,12 @@ func encodeLevels(tables *[len(calibrated)][]level) []uint32 {
 
 // Setting returns the cheapest setting that was measured to give the recall in searches for k
 // results. Recall is a mean over queries of one kind, whether they resemble the rows or not: every
-// kind gets it. ok is false if no setting reached it.
-func (g *Graph) Setting(recall float64, k int) (s Setting, ok bool) {
+// kind gets it. filtered is for searches under a filter. ok is false if no setting reached it.
+func (g *Graph) Setting(recall float64, k int, filtered bool) (s Setting, ok bool) {
 	// No interpolation: where a whole cluster comes into view, recall rises in a step.
 	i, times := g.column(k)
-	for _, l := range g.levels[i] {
-		if float64(l.recall) >= recall {
+	for _, l := range g.levels[i] { // the cheapest first
+		if float64(l.recall) >= recall && (l.within == 0 || times == 1 && !filtered) {
 			return l.setting(k, times), true
 		}
 	}
@@ -205,12 +271,12 @@ func (g *Graph) Covers(recall float64, k, allowed int) bool {
 	if among <= k {
 		return true
 	}
-	_, ok := g.Setting(recall, among)
+	_, ok := g.Setting(recall, among, true)
 	return ok && among <= calibrated[g.columns()-1]
 }
 
-// Recall returns the measured recall of searches for k results with a beam width of at most ef and
-// without early stopping. It is 0 if nothing is known.
+// Recall returns the measured recall of searches for k results with a beam width of at most ef, of
+// one stage and without early stopping. It is 0 if nothing is known.
 func (g *Graph) Recall(ef, k int) float64 {
 	i, times := g.column(k)
 	recall := float32(0)

@@ -40,7 +40,7 @@ func TestSift(t *testing.T) {
 		q := g.Query(vec)
 		var buf Buffer
 		for _, share := range []float32{0.1, 0.7, 1, 1.5, 1e9} {
-			if err := q.start(10, Setting{EF: 50}, nil, 0, &buf); err != nil {
+			if err := q.startWith(10, Stage{EF: 50}, nil, 0, &buf); err != nil {
 				t.Fatal(err)
 			}
 			node := simd.Neighbour{ID: uint32(i)}
