@@ -120,15 +120,7 @@ func TestLevelsOfSifting(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b := newBuilder(t.Context(), g, 0)
-		trials, err := b.trials(d.source)
-		if err != nil {
-			t.Fatal(err)
-		}
-		score := func(t *trial, row uint32) (float64, error) {
-			x := d.row(int(row))
-			return g.score(t, x, g.norm(x)), nil
-		}
+		b, trials, score := trialsOf(t, g, d)
 		shared := [...][]int{{0, 1}, {0, 1}, {2}, {3}, {4}}
 		for c, k := range calibrated[:g.columns()] {
 			deep := slices.DeleteFunc(slices.Clone(trials), func(t trial) bool { return t.most < k || b.outside(&t, shared[c]) })
@@ -162,5 +154,18 @@ func TestLevelsOfSifting(t *testing.T) {
 				t.Errorf("metric %d, k %d: %d levels, %d with a stopping ratio", m, k, len(g.levels[c]), ratios)
 			}
 		}
+	}
+}
+
+// trialsOf returns the trials that the calibration of g, a graph of d, has, with their true scores.
+func trialsOf(t *testing.T, g *Graph, d *data) (*builder, []trial, scoreFunc) {
+	b := newBuilder(t.Context(), g, 0)
+	trials, err := b.trials(d.source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b, trials, func(t *trial, row uint32) (float64, error) {
+		x := d.row(int(row))
+		return g.score(t, x, g.norm(x)), nil
 	}
 }

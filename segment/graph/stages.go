@@ -71,10 +71,7 @@ func (p *pair) level(within float32) level {
 // pairs returns the searches of two stages that levels of one can make. The second is wider, or a
 // scan.
 func (b *builder) pairs(column int, some []level) (all []*pair) {
-	scan := float32(0)
-	if b.planned {
-		scan = b.scanNodes(calibrated[column])
-	}
+	scan := b.scanNodes(calibrated[column])
 	for i := range some {
 		first := &some[i]
 		for j := range some {
@@ -82,9 +79,7 @@ func (b *builder) pairs(column int, some []level) (all []*pair) {
 				all = append(all, &pair{first: first, second: second})
 			}
 		}
-		if scan > 0 {
-			all = append(all, &pair{first: first, scan: scan})
-		}
+		all = append(all, &pair{first: first, scan: scan})
 	}
 	return all
 }
@@ -103,7 +98,7 @@ func (g *Graph) scanNodes(k int) float32 {
 func (b *builder) staged(trials []trial, column int, tried []level) (levels []level) {
 	// A search for one row finds all or nothing, and 90 trials tell too little to choose among
 	// hundreds of levels: midpoints found 0.90 where 0.95 was promised.
-	if calibrated[column] < leastStaged || b.rough() || b.sifts {
+	if calibrated[column] < leastStaged || b.rough() || b.sifts || !b.planned {
 		return nil
 	}
 	horizon := b.head.horizons[column]
@@ -155,24 +150,24 @@ func (b *builder) complete(trials []trial, l *level) {
 	l.measured = measuredOf(&sums)
 }
 
-// keep returns the levels to keep, cheapest first. Levels of one stage stay where two stages are
-// better, too: for filters, and to state the recall of searches with a given beam width.
+// keep returns the levels to keep, cheapest first. Two stages are for recalls that one gives only
+// at the price of a scan. Below, one stage finds as much in less time.
 func (b *builder) keep(trials []trial, column int, tried []level) []level {
-	single := b.pick(tried, finer)
-	chosen := b.pick(append(b.staged(trials, column, tried), tried...), finer)
+	chosen := b.pick(tried, finer)
+	most := float32(0)
 	for i := range chosen {
-		if chosen[i].pair != nil {
-			b.complete(trials, &chosen[i])
+		if b.worth(&chosen[i], column) {
+			most = max(most, chosen[i].recall)
 		}
 	}
-	for i := range single {
-		l := &single[i]
-		if len(chosen) < maxLevels && !slices.ContainsFunc(chosen, func(o level) bool {
-			return o.pair == nil && o.ef == l.ef && o.stopRatio == l.stopRatio
-		}) {
-			chosen = append(chosen, *l)
-		}
+	pairs := slices.DeleteFunc(b.staged(trials, column, tried), func(l level) bool {
+		return l.recall <= most || !b.worth(&l, column)
+	})
+	pairs = b.pick(pairs, finer)
+	for i := range pairs {
+		b.complete(trials, &pairs[i])
 	}
+	chosen = append(chosen, pairs[:min(len(pairs), maxLevels-len(chosen))]...)
 	b.sortByCost(chosen)
 	for i := range chosen {
 		chosen[i].samples, chosen[i].pair = nil, nil
