@@ -230,7 +230,7 @@ func (b *builder) tabulate(all []trial, columns []int, score scoreFunc, margins 
 		for _, c := range columns {
 			var levels []level
 			for i, ef := range round {
-				levels = outcomes(some, c, i, ef, last)
+				levels = b.outcomes(some, c, i, ef, last)
 				tried[c] = append(tried[c], levels[from:]...)
 				recall, over := b.better(levels[from:], c, best[c])
 				gain, dear, best[c] = gain || recall > best[c], dear || over, recall
@@ -502,7 +502,6 @@ func (b *builder) try(trials []trial, columns []int, s Setting, score scoreFunc,
 			if t.beyond(c, &w.buf) { // the answer would be exact
 				o.found[c] = 1
 			}
-			o.dist[c] = t.dist(c, &w.buf)
 		}
 		t.whole = append(t.whole[:0], o)
 		return nil
@@ -511,9 +510,7 @@ func (b *builder) try(trials []trial, columns []int, s Setting, score scoreFunc,
 		return err
 	}
 	for _, c := range columns {
-		of := func(t *trial) *outcome { return &t.whole[0] }
-		l := levelOf(trials, c, s, of)
-		l.samples = samplesOf(trials, c, of)
+		l := levelOf(trials, c, s, func(t *trial) *outcome { return &t.whole[0] })
 		l.whole = l.recall // at least, without the ratio
 		for _, other := range tried[c] {
 			if other.ef == s.EF && other.stopRatio == 0 {
@@ -527,7 +524,7 @@ func (b *builder) try(trials []trial, columns []int, s Setting, score scoreFunc,
 
 // outcomes returns the measured levels of a column for the i-th ef of a round and each stopping
 // ratio up to the last.
-func outcomes(trials []trial, column, i, ef, last int) (all []level) {
+func (b *builder) outcomes(trials []trial, column, i, ef, last int) (all []level) {
 	for j := range last + 1 {
 		s := Setting{EF: ef}
 		if j < len(stopRatios) {
@@ -535,7 +532,9 @@ func outcomes(trials []trial, column, i, ef, last int) (all []level) {
 		}
 		of := func(t *trial) *outcome { return t.end(i, j) }
 		l := levelOf(trials, column, s, of)
-		l.samples = samplesOf(trials, column, of)
+		if b.stages(column) {
+			l.samples = samplesOf(trials, column, of)
+		}
 		all = append(all, l)
 	}
 	for j := range all {
@@ -723,7 +722,7 @@ func (t *trial) beyond(column int, buf *Buffer) bool {
 	return horizon > 0 && len(buf.dists) >= k && buf.dists[k-1] > horizon
 }
 
-// dist returns the distance that decides about a second stage: see Query.isNear.
+// dist returns the distance that decides about a second stage: see Setting.Within.
 func (t *trial) dist(column int, buf *Buffer) float32 {
 	if dist, ok := t.query.found(buf).within(t.query.g.rank(calibrated[column])); ok {
 		return dist

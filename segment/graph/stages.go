@@ -30,6 +30,13 @@ type sample struct {
 	dist         float32 // see trial.dist
 }
 
+// stages reports whether searches of a column may have two stages. A search for one row finds all or
+// nothing, and 90 trials tell too little to choose among hundreds of levels: midpoints found 0.90
+// where 0.95 was promised.
+func (b *builder) stages(column int) bool {
+	return b.planned && calibrated[column] >= leastStaged && !b.rough() && !b.sifts
+}
+
 // samplesOf returns the samples of a column, by trial.
 func samplesOf(trials []trial, column int, of func(t *trial) *outcome) []sample {
 	all := make([]sample, len(trials))
@@ -96,9 +103,7 @@ func (g *Graph) scanNodes(k int) float32 {
 // staged returns levels of two stages with their expansions and least recall. See complete for
 // their other figures.
 func (b *builder) staged(trials []trial, column int, tried []level) (levels []level) {
-	// A search for one row finds all or nothing, and 90 trials tell too little to choose among
-	// hundreds of levels: midpoints found 0.90 where 0.95 was promised.
-	if calibrated[column] < leastStaged || b.rough() || b.sifts || !b.planned {
+	if !b.stages(column) {
 		return nil
 	}
 	horizon := b.head.horizons[column]
