@@ -30,9 +30,9 @@ type sample struct {
 	dist         float32 // see trial.dist
 }
 
-// stages reports whether searches of a column may have two stages. A search for one row finds all or
-// nothing, and 90 trials tell too little to choose among hundreds of levels: midpoints found 0.90
-// where 0.95 was promised.
+// stages reports whether searches of a column may have two stages. A search for one row finds all
+// or nothing, and 90 trials tell too little to choose among hundreds of levels: midpoints found
+// 0.90 where 0.95 was promised.
 func (b *builder) stages(column int) bool {
 	return b.planned && calibrated[column] >= leastStaged && !b.rough() && !b.sifts
 }
@@ -53,8 +53,8 @@ type pair struct {
 	scan          float32 // if there is no second level: the cost of a scan in expansions
 }
 
-// far returns the sample of a trial that needs both stages. The second goes on where the
-// first has ended, so it finds no less.
+// far returns the sample of a trial that needs both stages. The second goes on where the first has
+// ended, so it finds no less.
 func (p *pair) far(t int) sample {
 	x := p.first.samples[t]
 	if p.second == nil {
