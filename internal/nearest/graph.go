@@ -276,7 +276,8 @@ func (s *Search) searchGraph(j *graphJob, memory *graphScratch) error {
 	why := ""
 	switch {
 	case errors.Is(err, graph.ErrBeyondHorizon):
-		why = fmt.Sprintf("the rows found are far, and then a beam search with %v promises no recall", w.setting)
+		why = fmt.Sprintf("the rows found are far from the query, and then a beam search "+
+			"with %v promises no recall", w.setting)
 	case errors.Is(err, graph.ErrFar):
 		why = fmt.Sprintf("the rows near the query do not match, and then a beam search with %v promises no recall",
 			w.setting)

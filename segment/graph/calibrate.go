@@ -422,14 +422,19 @@ func (b *builder) worth(l *level, column int) bool {
 		least = calibrated[column-1] + 1
 	}
 	n := b.Len()
-	each, _ := codes.RowPrice(b.Dim(), true)
 	for _, k := range [...]int{calibrated[column], least} {
 		s := l.setting(k, 1)
-		if b.Price(b.Work(s, n), k, false) < worthScan*(each*float64(n)+codes.BestPrice(n, k, b.Dim())) {
+		if b.Price(b.Work(s, n), k, false) < worthScan*b.scanPrice(k) {
 			return true
 		}
 	}
 	return false
+}
+
+// scanPrice returns the price of a scan of the codes for k rows.
+func (g *Graph) scanPrice(k int) float64 {
+	each, _ := codes.RowPrice(g.Dim(), true)
+	return each*float64(g.Len()) + codes.BestPrice(g.Len(), k, g.Dim())
 }
 
 // affordable reports whether any level of these columns can be worth while. Where estimates order

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"slices"
 	"sort"
-
-	"github.com/vecbolt/vecbolt/segment/codes"
 )
 
 // A search of two stages ends after a narrow one if it has found rows near the query. Otherwise it
@@ -93,8 +91,7 @@ func (b *builder) pairs(column int, some []level) (all []*pair) {
 
 // scanNodes returns how many expansions cost as much as a scan for k rows.
 func (g *Graph) scanNodes(k int) float32 {
-	each, _ := codes.RowPrice(g.Dim(), true)
-	scan := each*float64(g.Len()) + codes.BestPrice(g.Len(), k, g.Dim())
+	scan := g.scanPrice(k)
 	return float32(sort.Search(g.Len(), func(n int) bool {
 		return g.Price(g.Work(Setting{EF: n, nodes: float64(n)}, g.Len()), k, false) >= scan
 	}))

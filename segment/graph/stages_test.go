@@ -128,7 +128,7 @@ func TestStagedLevels(t *testing.T) {
 	if staged[false] == 0 || staged[true] == 0 {
 		t.Errorf("levels of two stages, by whether the second is a scan: %v", staged)
 	}
-	for _, opts := range []Options{{layout: quick}, {QuickSize: 1}} {
+	for _, opts := range []Options{{layout: quick, Planned: true}, {QuickSize: 1, Planned: true}} {
 		d, _ := make1("clusters", middleDim, 500, 0)
 		g, err := create(t.Context(), d.ident(fileformat.Cosine), d.source, opts)
 		if err != nil {
