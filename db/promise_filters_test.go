@@ -284,41 +284,60 @@ func newPromiseTable(what string, targets []float64) *promiseTable {
 	return p
 }
 
+// A question has a true answer, and asks for one with another accuracy.
+type question struct {
+	truth []Hit
+	ask   func(Accuracy) (hits []Hit, exact bool)
+}
+
 // measure asks queries of one kind for every target and adds a line to the table. where may be nil.
 func (p *promiseTable) measure(t *testing.T, c *Collection, set promiseSet, kind, name string, k int, queries [][]float32,
 	where func(query int) filter.Expr) {
 	t.Helper()
-	tallies, walked := make([]nearest.Tally, len(p.targets)), 0
-	none, half := make([]int, len(p.targets)), make([]int, len(p.targets))
+	var questions []question
 	for i, v := range queries {
 		q := Query{Near: Vector(v), K: k, Accuracy: Exact, Select: IDsOnly}
 		if where != nil {
 			q.Where = where(i)
 		}
 		truth := mustSearch(t, c, q).Hits
-		if len(truth) == 0 {
+		questions = append(questions, question{truth, func(a Accuracy) ([]Hit, bool) {
+			q.Accuracy = a
+			r := mustSearch(t, c, q)
+			if len(r.Hits) != len(truth) {
+				t.Fatalf("%s, %s: %d hits of %d", set.name, name, len(r.Hits), len(truth))
+			}
+			return r.Hits, r.Exact
+		}})
+	}
+	p.ask(t, set, kind, name, k, questions)
+}
+
+// ask asks questions for every target and adds a line to the table.
+func (p *promiseTable) ask(t *testing.T, set promiseSet, kind, name string, k int, questions []question) {
+	t.Helper()
+	tallies, walked := make([]nearest.Tally, len(p.targets)), 0
+	none, half := make([]int, len(p.targets)), make([]int, len(p.targets))
+	for _, q := range questions {
+		if len(q.truth) == 0 {
 			continue
 		}
 		for j, target := range p.targets {
-			q.Accuracy = Recall(target)
-			r := mustSearch(t, c, q)
-			found := hitsOf(truth, r.Hits)
-			if tallies[j].Add(found, len(truth)); found == 0 {
+			hits, exact := q.ask(Recall(target))
+			found := hitsOf(q.truth, hits)
+			if tallies[j].Add(found, len(q.truth)); found == 0 {
 				none[j]++
 			}
-			if 2*found < len(truth) {
+			if 2*found < len(q.truth) {
 				half[j]++
 			}
-			if !r.Exact {
+			if !exact {
 				walked++
-			}
-			if len(r.Hits) != len(truth) {
-				t.Fatalf("%s, %s: %d hits of %d", set.name, name, len(r.Hits), len(truth))
 			}
 		}
 	}
 	fmt.Fprintf(p, "| %s | %d | %d | %s | %s | %d | %.0f %% |", set.name, len(set.rows), len(set.rows[0]), kind, name, k,
-		100*float64(walked)/float64(len(p.targets)*len(queries)))
+		100*float64(walked)/float64(len(p.targets)*len(questions)))
 	for j, target := range p.targets {
 		cell := distributionCell{set: set.name, kind: kind + ", " + name, k: k, target: target, none: none[j], half: half[j],
 			Estimate: tallies[j].Estimate(nearest.Usual)}
