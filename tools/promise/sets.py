@@ -119,9 +119,10 @@ def functions():
             tree = ast.parse(text)
         except (SyntaxError, UnicodeDecodeError, ValueError):
             continue
+        lines = text.splitlines()  # ast.get_source_segment splits the text again for each function
         for node in ast.walk(tree):
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                source = ast.get_source_segment(text, node) or ""
+                source = "\n".join(lines[node.lineno - 1:node.end_lineno])
                 doc = ast.get_docstring(node) or ""
                 if doc:
                     source = source.replace(doc.split("\n")[0], "", 1)
