@@ -25,6 +25,7 @@ var (
 	promiseRows = flag.Int("promise.rows", 1500, "rows of TestPromise; 10,000 and more take minutes, and hold promises without slack")
 	promiseData = flag.String("promise.data", "", "a directory with real data sets for TestPromise: each a directory with base.fvecs and query.fvecs, for the metric dot or l2 if its name ends in .dot or .l2")
 	promiseOut  = flag.String("promise.out", "", "file for the table of TestPromise")
+	promisePlan = flag.Bool("promise.planned", false, "tests of promises have the graphs and plans of users: scans where they cost less, and settings with two stages; only large sets have graphs")
 	promiseOnly = flag.String("promise.set", "", "regular expression: the data sets of TestPromise")
 )
 
@@ -385,6 +386,9 @@ type promised struct {
 func plantPromise(t *testing.T, set promiseSet) *promised {
 	t.Helper()
 	opts := walking
+	if *promisePlan {
+		opts = Options{Sync: SyncNever, Compaction: Manual}
+	}
 	opts.Recheck = Manual
 	p := &promised{promiseSet: set, vdb: open(t, t.TempDir(), &opts)}
 	p.c = collection(t, p.vdb, "c", Schema{Dim: len(set.rows[0]), Metric: set.metric, Index: set.index})

@@ -507,6 +507,7 @@ func (b *builder) try(trials []trial, columns []int, s Setting, score scoreFunc,
 			if t.beyond(c, &w.buf) { // the answer would be exact
 				o.found[c] = 1
 			}
+			o.dist[c] = t.dist(c, &w.buf)
 		}
 		t.whole = append(t.whole[:0], o)
 		return nil
@@ -515,7 +516,7 @@ func (b *builder) try(trials []trial, columns []int, s Setting, score scoreFunc,
 		return err
 	}
 	for _, c := range columns {
-		l := levelOf(trials, c, s, func(t *trial) *outcome { return &t.whole[0] })
+		l := b.levelOf(trials, c, s, func(t *trial) *outcome { return &t.whole[0] })
 		l.whole = l.recall // at least, without the ratio
 		for _, other := range tried[c] {
 			if other.ef == s.EF && other.stopRatio == 0 {
@@ -535,17 +536,21 @@ func (b *builder) outcomes(trials []trial, column, i, ef, last int) (all []level
 		if j < len(stopRatios) {
 			s.StopRatio = stopRatios[j]
 		}
-		of := func(t *trial) *outcome { return t.end(i, j) }
-		l := levelOf(trials, column, s, of)
-		if b.stages(column) {
-			l.samples = samplesOf(trials, column, of)
-		}
-		all = append(all, l)
+		all = append(all, b.levelOf(trials, column, s, func(t *trial) *outcome { return t.end(i, j) }))
 	}
 	for j := range all {
 		all[j].whole = all[last].recall // at least
 	}
 	return all
+}
+
+// levelOf is levelOf with samples, if searches of the column may have two stages.
+func (b *builder) levelOf(trials []trial, column int, s Setting, of func(t *trial) *outcome) level {
+	l := levelOf(trials, column, s, of)
+	if b.stages(column) {
+		l.samples = samplesOf(trials, column, of)
+	}
+	return l
 }
 
 // levelOf returns the level of a column and a setting, except the recall without a stopping ratio.

@@ -172,31 +172,46 @@ func (g *Graph) front(k int) int {
 
 // attempt walks, in the stages of the setting.
 func (q *Query) attempt(k int, s Setting, allowed bitset.Set, buf *Buffer) error {
-	first, last := s.stage(), s.stage()
+	first := s.stage()
 	switch {
-	case s.Within > 0 && allowed != nil && s.Beyond.EF == 0:
+	case s.Within == 0:
+		return q.run(k, first, first, allowed, buf)
+	case allowed != nil && s.Beyond.EF == 0:
 		return ErrBeyondHorizon
-	case s.Within > 0 && allowed != nil:
-		first, last = s.Beyond, s.Beyond
-	case s.Beyond.EF > 0:
-		last = s.Beyond
+	case allowed != nil:
+		return q.run(k, s.Beyond, s.Beyond, allowed, buf)
 	}
-	err := q.start(k, last, allowed, buf)
-	if err == nil {
-		q.limit(k, first, buf)
-		err = q.walk(allowed, buf)
+	widest := first
+	if s.Beyond.EF > 0 && !q.g.Quick() {
+		widest = s.Beyond
 	}
-	if err != nil || s.Within == 0 || allowed != nil {
+	if err := q.run(k, first, widest, nil, buf); err != nil {
 		return err
 	}
 	if dist, ok := q.found(buf).within(buf.rank); ok && dist <= s.Within {
 		return nil
 	}
-	if s.Beyond.EF == 0 {
+	switch {
+	case s.Beyond.EF == 0:
 		return ErrBeyondHorizon
+	case q.g.Quick(): // by estimates, the narrow beam has refused rows that the wide one wants
+		before := buf.stats
+		err := q.run(k, s.Beyond, s.Beyond, nil, buf)
+		buf.stats.Expanded += before.Expanded
+		buf.stats.Estimated += before.Estimated
+		return err
 	}
-	q.limit(k, last, buf)
+	q.limit(k, s.Beyond, buf)
 	return q.goOn(buf)
+}
+
+// run walks as far as s says, in memory for the beam of widest.
+func (q *Query) run(k int, s, widest Stage, allowed bitset.Set, buf *Buffer) error {
+	if err := q.start(k, widest, allowed, buf); err != nil {
+		return err
+	}
+	q.limit(k, s, buf)
+	return q.walk(allowed, buf)
 }
 
 // rescored returns how many candidates are scored at most for k results. They are more than k

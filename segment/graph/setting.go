@@ -24,7 +24,7 @@ type Setting struct {
 
 	// Within, if it is not 0, is a squared distance: if the row to which StopRatio refers is
 	// farther, the search goes on with Beyond. Queries far from all rows need wider searches than
-	// others. Only graphs of the plain and the shared layout have such settings. Under a filter,
+	// others. In graphs of the quick layout it begins again. Under a filter,
 	// Beyond is the whole search.
 	Within float32
 	Beyond Stage

@@ -13,8 +13,8 @@ import (
 // Nothing tells a hard query near the rows, such as a mean of two, from an easy one. So the
 // calibration measures the recall of every kind of queries with both stages.
 //
-// Graphs that read records by estimates have no second stage: a wider search has to begin again
-// there, which costs more than a narrow first stage saves.
+// In the quick layout the second stage begins again: a narrow beam refuses, by estimates, rows that
+// a wider one wants.
 
 // Parameters of searches of two stages.
 const (
@@ -32,7 +32,7 @@ type sample struct {
 // or nothing, and 90 trials tell too little to choose among hundreds of levels: midpoints found
 // 0.90 where 0.95 was promised.
 func (b *builder) stages(column int) bool {
-	return b.planned && calibrated[column] >= leastStaged && !b.rough() && !b.sifts
+	return b.planned && calibrated[column] >= leastStaged
 }
 
 // samplesOf returns the samples of a column, by trial.
@@ -49,19 +49,24 @@ func samplesOf(trials []trial, column int, of func(t *trial) *outcome) []sample 
 type pair struct {
 	first, second *level
 	scan          float32 // if there is no second level: the cost of a scan in expansions
+	again         bool    // the second begins again
 }
 
-// far returns the sample of a trial that needs both stages. The second goes on where the first has
-// ended, so it finds no less.
+// far returns the sample of a trial that needs both stages. Where the second goes on, it finds no
+// less than the first.
 func (p *pair) far(t int) sample {
 	x := p.first.samples[t]
 	if p.second == nil {
 		return sample{found: 1, nodes: x.nodes + p.scan}
 	}
-	if y := p.second.samples[t]; y.nodes >= x.nodes {
-		return y
+	y := p.second.samples[t]
+	switch {
+	case p.again:
+		y.nodes += x.nodes
+	case y.nodes < x.nodes:
+		return x
 	}
-	return x
+	return y
 }
 
 // level returns the level of a pair, without its figures.
@@ -81,7 +86,7 @@ func (b *builder) pairs(column int, some []level) (all []*pair) {
 		first := &some[i]
 		for j := range some {
 			if second := &some[j]; i != j && second.ef >= first.ef && second.recall > first.recall {
-				all = append(all, &pair{first: first, second: second})
+				all = append(all, &pair{first: first, second: second, again: b.Quick()})
 			}
 		}
 		all = append(all, &pair{first: first, scan: scan})

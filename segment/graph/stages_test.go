@@ -12,10 +12,15 @@ import (
 )
 
 // TestStages: a search of two stages is the first one if that finds rows near the query, and
-// otherwise the second one, without more work than that. Under a filter it is the second one.
+// otherwise the second one, without more work than that, or in the quick layout with the work of
+// both. Under a filter it is the second one.
 func TestStages(t *testing.T) {
-	for _, layout := range []uint32{plain, shared} {
-		d, queries := make1("latent", 24, 2000, 30)
+	for _, set := range []struct {
+		layout uint32
+		dim    int
+	}{{plain, 24}, {shared, 24}, {quick, 160}, {quick, quickDim}} {
+		layout := set.layout
+		d, queries := make1("latent", set.dim, 2000, 30)
 		g := d.graph(t, fileformat.L2, Options{quiet: true, layout: layout})
 		half := bitset.New(d.rows())
 		for i := 0; i < d.rows(); i += 2 {
@@ -44,12 +49,16 @@ func TestStages(t *testing.T) {
 			under, _ := find(both, half)
 			both.Within = math.Nextafter32(last, 0)
 			far, _ := find(both, nil)
+			if layout == quick {
+				second.stats.Expanded += first.stats.Expanded
+				second.stats.Estimated += first.stats.Estimated
+			}
 			for _, c := range []struct {
 				name      string
 				got, want answer
 			}{{"near", near, first}, {"far", far, second}, {"filtered", under, filtered}} {
 				if !reflect.DeepEqual(c.got, c.want) || c.got.err != nil {
-					t.Errorf("layout %d, query %d, %s: %+v, want %+v", layout, i, c.name, c.got, c.want)
+					t.Errorf("%+v, query %d, %s: %+v, want %+v", set, i, c.name, c.got, c.want)
 				}
 			}
 			both.Beyond = Stage{}
@@ -58,8 +67,8 @@ func TestStages(t *testing.T) {
 			both.Within = last
 			near, _ = find(both, nil)
 			if scan.err != ErrBeyondHorizon || under.err != ErrBeyondHorizon || !reflect.DeepEqual(near, first) {
-				t.Errorf("layout %d, query %d, with a scan for far queries: far %v, filtered %v, near %+v, want %+v",
-					layout, i, scan.err, under.err, near, first)
+				t.Errorf("%+v, query %d, with a scan for far queries: far %v, filtered %v, near %+v, want %+v", set, i,
+					scan.err, under.err, near, first)
 			}
 		}
 	}
@@ -77,27 +86,33 @@ func TestStageOfFewRows(t *testing.T) {
 }
 
 // TestStagedLevels: levels of two stages state what searches do, also with a scan for far queries.
-// Graphs that estimate have none.
 func TestStagedLevels(t *testing.T) {
 	const c, k = 1, 10
 	staged := map[bool]int{} // with a scan or without
 	for _, set := range []struct {
 		name      string
 		dim, rows int
-	}{{"normal", 24, 3000}, {"clusters", 48, 8000}} {
+		layout    uint32
+	}{{"normal", 24, 3000, plain}, {"clusters", 48, 8000, plain}, {"clusters", middleDim, 2500, quick},
+		{"clusters", quickDim, 2500, quick}} {
 		d, _ := make1(set.name, set.dim, set.rows, 0)
-		g, err := create(t.Context(), d.ident(fileformat.Cosine), d.source, Options{Planned: true})
+		g, err := create(t.Context(), d.ident(fileformat.Cosine), d.source, Options{Planned: true, layout: set.layout})
 		if err != nil {
 			t.Fatal(err)
 		}
 		b, trials, score := trialsOf(t, g, d)
 		trials = slices.DeleteFunc(trials, func(t trial) bool { return b.outside(&t, []int{0, 1}) })
+		levels, off := 0, 0.02
+		if g.rough() { // easy trials are inferred
+			off = 0.05
+		}
 		for _, l := range g.levels[c] {
 			if l.within == 0 {
 				continue
 			}
 			scan := l.beyond == Stage{}
 			staged[scan]++
+			levels++
 			if err := b.each(len(trials), func(w *workerScratch, i int) error {
 				t := &trials[i]
 				_, stats, err := t.query.Find(k, l.setting(k, 1), nil, &w.buf)
@@ -118,26 +133,17 @@ func TestStagedLevels(t *testing.T) {
 			got := levelOf(trials, c, Setting{}, func(t *trial) *outcome { return &t.whole[0] })
 			// Where a ratio ends a walk, the calibration counts the rows of the narrowest beam, so
 			// searches find no less.
-			if got.recall < l.recall-0.005 || math.Abs(float64(got.nodes/l.nodes-1)) > 0.02 ||
-				math.Abs(float64(got.usual/l.usual-1)) > 0.02 {
+			if got.recall < l.recall-0.005 || math.Abs(float64(got.nodes/l.nodes-1)) > off ||
+				math.Abs(float64(got.usual/l.usual-1)) > off {
 				t.Errorf("%s, %v: recall %.4f, %.1f nodes and %.1f of rows, stated %.4f, %.1f and %.1f", set.name,
 					l.setting(k, 1), got.recall, got.nodes, got.usual, l.recall, l.nodes, l.usual)
 			}
 		}
+		if levels == 0 {
+			t.Errorf("%+v: no level of two stages", set)
+		}
 	}
 	if staged[false] == 0 || staged[true] == 0 {
 		t.Errorf("levels of two stages, by whether the second is a scan: %v", staged)
-	}
-	for _, opts := range []Options{{layout: quick, Planned: true}, {QuickSize: 1, Planned: true}} {
-		d, _ := make1("clusters", middleDim, 500, 0)
-		g, err := create(t.Context(), d.ident(fileformat.Cosine), d.source, opts)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, l := range slices.Concat(g.levels[:]...) {
-			if l.within > 0 {
-				t.Errorf("layout %d: %v", g.head.layout, l.setting(k, 1))
-			}
-		}
 	}
 }

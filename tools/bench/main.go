@@ -32,11 +32,12 @@ type env struct {
 	rounds   int
 	budget   time.Duration
 	rows     int           // of the write figures
-	dims     int           // of the steady figure
+	dims     int           // of the steady and the curves figure
 	rate     int           // rows written per second, in the steady figure
 	asked    int           // searches per second in the steady figure; 0: without a pause
 	steady   time.Duration // of writing, in the steady figure
 	filter   int           // rows of the filter figure
+	curve    int           // most rows of the curves figure
 	judged   string        // directory with judged sets in the layout of BEIR
 	models   string        // directory with sentence encoders, by name
 	sets     []string      // of figures with several; empty: all
@@ -55,7 +56,7 @@ type figure struct {
 
 var figures = []figure{
 	{"scan", scanFigure}, {"batch", batchFigure}, {"import", importFigure}, {"ingest", ingestFigure}, {"steady", steadyFigure},
-	{"graph", graphFigure}, {"filtered", filteredFigure}, {"open", openFigure}, {"filter", filterFigure}, {"space", spaceFigure}, {"memory", memoryFigure}, {"rag", ragFigure}, {"encoder", encoderFigure}, {"retrieval", retrievalFigure}, {"processes", processesFigure},
+	{"graph", graphFigure}, {"filtered", filteredFigure}, {"open", openFigure}, {"filter", filterFigure}, {"space", spaceFigure}, {"curves", curvesFigure}, {"memory", memoryFigure}, {"rag", ragFigure}, {"encoder", encoderFigure}, {"retrieval", retrievalFigure}, {"processes", processesFigure},
 }
 
 func main() {
@@ -72,7 +73,7 @@ func run() error {
 	var all, usual []string
 	for _, f := range figures {
 		all = append(all, f.name)
-		if f.name != "encoder" { // which needs a model
+		if f.name != "encoder" && f.name != "curves" { // one needs a model, the other half an hour
 			usual = append(usual, f.name)
 		}
 	}
@@ -86,11 +87,12 @@ func run() error {
 	flag.IntVar(&e.rounds, "rounds", 5, "rounds of the scan and the import figure")
 	flag.DurationVar(&e.budget, "budget", 5*time.Second, "longest time for one contestant's queries of one round")
 	flag.IntVar(&e.rows, "rows", 100_000, "rows of the ingest, steady, open and space figures, at most 100,000")
-	flag.IntVar(&e.dims, "dims", 384, "dimensions of the steady figure, at most 4,096")
+	flag.IntVar(&e.dims, "dims", 384, "dimensions of the steady and the curves figure, at most 4,096")
 	flag.IntVar(&e.rate, "rate", 2000, "rows written per second in the steady figure, 10 to 100,000")
 	flag.IntVar(&e.asked, "asked", 0, "searches per second in the steady figure; 0: without a pause")
 	flag.DurationVar(&e.steady, "steady", 45*time.Second, "time of writing in the steady figure, at least a second")
 	flag.IntVar(&e.filter, "filter-rows", 1_000_000, "rows of the filter figure")
+	flag.IntVar(&e.curve, "curve-rows", 1_000_000, "most rows of the curves figure, 10,000 or more")
 	flag.StringVar(&e.python, "python", "python3", "Python of the encoder figure, with numpy, onnx, onnxruntime and tokenizers")
 	flag.StringVar(&e.torch, "torch", "", "another Python of the encoder and retrieval figures, with sentence-transformers and PyTorch; empty: they are not measured")
 	flag.StringVar(&e.model, "model", "", "directory of the encoder figure's model, all-MiniLM-L6-v2")
@@ -110,6 +112,8 @@ func run() error {
 	e.k = min(max(e.k, 1), 100)
 	e.rows = min(max(e.rows, 2000), synthRows)
 	e.dims, e.rate, e.steady = min(max(e.dims, 1), 4096), min(max(e.rate, 10), 100_000), max(e.steady, time.Second)
+
+	e.curve = max(e.curve, curveRows)
 
 	var err error
 	if e.peers, err = choosePeers(*peers); err != nil {
