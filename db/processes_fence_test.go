@@ -402,7 +402,7 @@ func TestCannotLead(t *testing.T) {
 			return
 		}
 		fence, err := files.LockAlone(engine.FenceName)
-		if err = errors.Join(err, fence.Close()); err != nil {
+		if err = errors.Join(err, fence.Close(), files.Ring(engine.LockName)); err != nil {
 			t.Error(err)
 		}
 	}

@@ -19,7 +19,7 @@ type Engine struct {
 	Dir   string
 	Opts  Options
 	FS    *vfs.FS
-	lock  *vfs.Lock
+	lock  atomic.Pointer[vfs.Lock] // nil unless it is held
 	Store *meta.Store
 	// Identity tells the database from others. It is set before the first version, once.
 	Identity [16]byte
@@ -191,8 +191,8 @@ func (db *Engine) release() error {
 	if db.Store != nil {
 		errs = append(errs, db.Store.Close())
 	}
-	if db.lock != nil {
-		errs = append(errs, db.lock.Close())
+	if lock := db.lock.Load(); lock != nil {
+		errs = append(errs, lock.Close())
 	}
 	if db.FS != nil {
 		errs = append(errs, db.FS.Close())

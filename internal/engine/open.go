@@ -58,13 +58,15 @@ func (db *Engine) open() (err error) {
 	} else if db.Opts.Follow > 0 {
 		return document.Invalidf("directory %q is a database, not a published folder", db.Dir)
 	}
-	if db.lock, err = db.takeLock(); err != nil {
+	lock, err := db.takeLock()
+	if err != nil {
 		return err
 	}
+	db.lock.Store(lock)
 	if !db.Opts.ReadOnly {
 		db.role.Store(uint32(Leader))
 		db.setWrites(true)
-		db.takeLead(db.lock)
+		db.takeLead(lock)
 	}
 	created := false
 	if _, err := db.FS.Size(MetaName); errors.Is(err, fs.ErrNotExist) {
@@ -101,7 +103,7 @@ func (db *Engine) open() (err error) {
 	if db.Opts.ReadOnly && db.sharing() {
 		// A leader leaves the meta.bolt alone that this process has open, and the rest is mapped or
 		// in memory.
-		if err := db.lock.Close(); err != nil {
+		if err := lock.Close(); err != nil {
 			return err
 		}
 	}

@@ -173,7 +173,7 @@ func (db *Engine) announce() {
 
 // root describes a root of meta.bolt. MetaMu is held.
 func (db *Engine) root(tx uint64) Root {
-	return Root{DB: db.Identity, Leader: db.lock.Token(), Tx: tx, Applied: db.State.Applied}
+	return Root{DB: db.Identity, Leader: db.lock.Load().Token(), Tx: tx, Applied: db.State.Applied}
 }
 
 // Join gives a new follower the state of the database: first a root and the number of the newest
@@ -560,7 +560,7 @@ func (db *Engine) TryLead() error {
 	}
 	start, o := time.Now(), db.logOptions()
 	db.catchUpLast()
-	db.lock = lock
+	db.lock.Store(lock)
 	db.setWrites(true)
 	db.takeLead(lock)
 	tail, err := db.inherit(o)
@@ -572,7 +572,7 @@ func (db *Engine) TryLead() error {
 	if err != nil {
 		db.setWrites(false)
 		db.abandon()
-		db.lock = nil
+		db.lock.Store(nil)
 		return errors.Join(err, lock.Close())
 	}
 	db.shared.received.restart(nil)

@@ -1,6 +1,7 @@
 package vfs
 
 import (
+	"bytes"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -21,7 +22,15 @@ type Lock struct {
 	mu    sync.Mutex
 	f     *os.File // nil: nothing to hold
 	token string
+	at    int    // where Ring writes; 0 for a holder that shares with nobody
+	bell  []byte // the file up to there, mapped; nil until Rung needs it
 }
+
+// The byte after the first line of a lock file with a token: see FS.Ring.
+const (
+	bellSilent = '0'
+	bellRung   = '1'
+)
 
 // ErrReaders is the error of an exclusive lock while readers hold it. It wraps ErrLocked.
 var ErrReaders = fmt.Errorf("%w by readers", ErrLocked)
@@ -109,11 +118,58 @@ func (f *FS) lock(name string, exclusive bool, token string) (*Lock, error) {
 	}
 	l := &Lock{f: file}
 	if exclusive {
-		if err := note(file, ownHolder(token).line()); err == nil {
-			l.token = token
+		line := ownHolder(token).line()
+		at := 0
+		if token != "" {
+			at = len(line)
+			line = append(line, bellSilent, '\n')
+		}
+		if err := note(file, line); err == nil {
+			l.token, l.at = token, at
 		}
 	}
 	return l, nil
+}
+
+// Ring tells the holder of the named lock, which has a token, that another process takes its place.
+// The lock must not change hands during the call.
+func (f *FS) Ring(name string) error {
+	file, err := f.in().open(name, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	var b [maxHolder]byte
+	n, err := file.ReadAt(b[:], 0)
+	if err != nil && err != io.EOF {
+		return err
+	}
+	at := bytes.IndexByte(b[:n], '\n') + 1
+	if at == 0 || at == n || b[at] != bellSilent && b[at] != bellRung {
+		return &fs.PathError{Op: OpWrite.String(), Path: name, Err: errors.New("its holder shares with nobody")}
+	}
+	_, err = file.WriteAt([]byte{bellRung}, int64(at))
+	return err
+}
+
+// Rung reports whether Ring may have been called for a held lock. It costs no system call: the file
+// is mapped.
+func (l *Lock) Rung() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.bell == nil && l.at > 0 && l.f != nil {
+		bell, err := mmap(l.f, l.at+1)
+		if err != nil {
+			return true
+		}
+		l.bell = bell
+	}
+	rung := true
+	_ = Guard("lock", func() error { // somebody may have emptied the file
+		rung = l.bell == nil || l.bell[l.at] != bellSilent
+		return nil
+	})
+	return rung
 }
 
 // note replaces the content of the file of a lock, if it can: a full disk must not keep the writer
@@ -237,7 +293,12 @@ func (l *Lock) Close() error {
 	if l.f == nil {
 		return nil
 	}
-	err := l.f.Close()
+	var err error
+	if l.bell != nil {
+		err = munmap(l.bell) // or the lock would last
+		l.bell = nil
+	}
+	err = errors.Join(err, l.f.Close())
 	l.f = nil
 	return err
 }

@@ -618,3 +618,48 @@ func TestWritesInBursts(t *testing.T) {
 		t.Errorf("after a sync: %d bytes", got)
 	}
 }
+
+// TestRing: the holder of a lock hears of another process, but not of one that rang for the holder
+// before. Neither the map nor a file that was emptied gets in the way.
+func TestRing(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("processes do not share here")
+	}
+	f := open(t, nil)
+	name := filepath.Join(f.Dir(), "LOCK")
+	other := must[*FS](t)(Open(f.Dir(), nil))
+	defer other.Close()
+	for range 2 {
+		l := must[*Lock](t)(f.Lock("LOCK", true))
+		for range 2 {
+			if l.Rung() {
+				t.Error("rung before anybody rang")
+			}
+			if h := must[string](t)(other.LockToken("LOCK")); h != l.Token() || h == "" {
+				t.Errorf("token %q, want %q", h, l.Token())
+			}
+		}
+		for range 2 {
+			ok(t, other.Ring("LOCK"))
+			if !l.Rung() {
+				t.Error("not rung")
+			}
+		}
+		if token := must[string](t)(other.LockToken("LOCK")); token != l.Token() {
+			t.Errorf("token %q after Ring, want %q", token, l.Token())
+		}
+		ok(t, l.Close())
+	}
+	l := must[*Lock](t)(f.Lock("LOCK", true))
+	defer l.Close()
+	ok(t, os.Truncate(name, 0))
+	if !l.Rung() {
+		t.Error("silent after the file was emptied")
+	}
+	for _, content := range []string{"", "1", "1\tprogram\t\t\n", "1\tprogram\t\ttoken\nx"} {
+		ok(t, os.WriteFile(name, []byte(content), 0o600))
+		if err := other.Ring("LOCK"); err == nil {
+			t.Errorf("rang in %q", content)
+		}
+	}
+}
