@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -227,5 +228,27 @@ func TestWaits(t *testing.T) {
 	}
 	if got := back(calls, second, 5*second, 1); !math.IsInf(got, 1) {
 		t.Errorf("back after %v s", got)
+	}
+}
+
+// The interval of a median holds the median of the distribution in about 95 of 100 samples.
+func TestMedianInterval(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	const samples = 2000
+	held := 0
+	for range samples {
+		values := make([]float64, 100)
+		for i := range values {
+			values[i] = rng.ExpFloat64()
+		}
+		if from, to := medianInterval(values); from <= math.Ln2 && math.Ln2 <= to {
+			held++
+		}
+	}
+	if held < samples*94/100 || held > samples*98/100 {
+		t.Errorf("%d of %d intervals hold the median", held, samples)
+	}
+	if from, to := medianInterval([]float64{2, 1, 3}); from != 1 || to != 3 {
+		t.Errorf("%v to %v of three values", from, to)
 	}
 }

@@ -56,7 +56,7 @@ type figure struct {
 
 var figures = []figure{
 	{"scan", scanFigure}, {"batch", batchFigure}, {"import", importFigure}, {"ingest", ingestFigure}, {"steady", steadyFigure},
-	{"graph", graphFigure}, {"filtered", filteredFigure}, {"open", openFigure}, {"filter", filterFigure}, {"space", spaceFigure}, {"curves", curvesFigure}, {"memory", memoryFigure}, {"rag", ragFigure}, {"encoder", encoderFigure}, {"retrieval", retrievalFigure}, {"processes", processesFigure},
+	{"graph", graphFigure}, {"filtered", filteredFigure}, {"open", openFigure}, {"filter", filterFigure}, {"space", spaceFigure}, {"curves", curvesFigure}, {"memory", memoryFigure}, {"rag", ragFigure}, {"encoder", encoderFigure}, {"retrieval", retrievalFigure}, {"processes", processesFigure}, {"alone", aloneFigure},
 }
 
 func main() {
@@ -73,7 +73,8 @@ func run() error {
 	var all, usual []string
 	for _, f := range figures {
 		all = append(all, f.name)
-		if f.name != "encoder" && f.name != "curves" { // one needs a model, the other half an hour
+		// These need a model, take half an hour, or are a part of another figure.
+		if !slices.Contains([]string{"encoder", "curves", "alone"}, f.name) {
 			usual = append(usual, f.name)
 		}
 	}

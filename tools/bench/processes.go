@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -34,7 +35,7 @@ type work struct {
 	Name      string `json:"name"` // begins its ids
 	Exclusive bool   `json:"exclusive"`
 	ReadOnly  bool   `json:"read_only"`
-	Callers   int    `json:"callers"` // goroutines of search
+	Callers   int    `json:"callers"` // goroutines
 	Millis    int64  `json:"ms"`
 	Queries   string `json:"queries"`
 }
@@ -43,8 +44,9 @@ type work struct {
 type worked struct {
 	N      int     `json:"n"`
 	Second float64 `json:"seconds"`
-	Micros []int   `json:"us"`       // of each write
-	Anon   float64 `json:"anon_mib"` // resident memory that no file backs
+	Micros []int   `json:"us"`          // of each write
+	CPU    float64 `json:"cpu_seconds"` // of the process
+	Anon   float64 `json:"anon_mib"`    // resident memory that no file backs
 }
 
 // processesFigure measures processes that share a database.
@@ -60,64 +62,109 @@ func processesFigure(e *env, r *report) error {
 	if err := e.processWrites(r); err != nil {
 		return err
 	}
-	return e.processSearches(r)
+	if err := e.processSearches(r); err != nil {
+		return err
+	}
+	return e.alone(r)
+}
+
+// A process is one at work on a directory.
+type process struct {
+	name string
+	cmd  *exec.Cmd
+	in   io.WriteCloser
+	out  *bufio.Reader
+}
+
+// start runs a process and waits until it has opened the directory.
+func start(argv []string, dir string, w work) (p *process, err error) {
+	arg, err := json.Marshal(w)
+	if err != nil {
+		return nil, err
+	}
+	p = &process{name: w.Name, cmd: exec.Command(argv[0], append(slices.Clone(argv[1:]), dir, string(arg))...)}
+	p.cmd.Stderr = os.Stderr
+	if p.in, err = p.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	p.out = bufio.NewReader(out)
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	if line, err := p.out.ReadString('\n'); err != nil || line != "ready\n" {
+		p.kill()
+		return nil, fmt.Errorf("%s does not begin: %q, %w", w.Name, line, err)
+	}
+	return p, nil
+}
+
+// begin has a process do its work once.
+func (p *process) begin() error {
+	_, err := io.WriteString(p.in, "go\n")
+	return err
+}
+
+// result waits for the report of the work.
+func (p *process) result() (done worked, err error) {
+	line, err := p.out.ReadBytes('\n')
+	if err == nil {
+		err = json.Unmarshal(line, &done)
+	}
+	if err != nil {
+		err = fmt.Errorf("%s: %w", p.name, err)
+	}
+	return done, err
+}
+
+// end lets a process end, and waits for that.
+func (p *process) end() error {
+	p.in.Close()
+	if err := p.cmd.Wait(); err != nil {
+		return fmt.Errorf("%s: %w", p.name, err)
+	}
+	return nil
+}
+
+// kill ends a process that end has not ended, because something failed.
+func (p *process) kill() {
+	if p.cmd.ProcessState == nil {
+		_ = p.cmd.Process.Kill()
+		_ = p.cmd.Wait()
+	}
 }
 
 // together runs one process for each work on a directory. They begin when all have opened it.
 func (e *env) together(argv []string, dir string, all []work) ([]worked, error) {
-	type process struct {
-		cmd *exec.Cmd
-		in  io.WriteCloser
-		out *bufio.Reader
-	}
 	var running []*process
-	defer func() {
-		for _, p := range running {
-			_ = p.cmd.Process.Kill() // it has ended unless something failed
-			_ = p.cmd.Wait()
-		}
-	}()
 	for _, w := range all {
-		arg, err := json.Marshal(w)
+		p, err := start(argv, dir, w)
 		if err != nil {
 			return nil, err
 		}
-		p := &process{cmd: exec.Command(argv[0], append(slices.Clone(argv[1:]), dir, string(arg))...)}
-		p.cmd.Stderr = os.Stderr
-		if p.in, err = p.cmd.StdinPipe(); err != nil {
-			return nil, err
-		}
-		out, err := p.cmd.StdoutPipe()
-		if err != nil {
-			return nil, err
-		}
-		p.out = bufio.NewReader(out)
-		if err := p.cmd.Start(); err != nil {
-			return nil, err
-		}
+		defer p.kill()
 		running = append(running, p)
-		if line, err := p.out.ReadString('\n'); err != nil || line != "ready\n" {
-			return nil, fmt.Errorf("%s does not begin: %q, %w", w.Name, line, err)
-		}
 	}
 	for _, p := range running {
-		if _, err := io.WriteString(p.in, "go\n"); err != nil {
+		if err := p.begin(); err != nil {
 			return nil, err
 		}
 	}
 	results := make([]worked, len(all))
 	for i, p := range running {
-		if err := json.NewDecoder(p.out).Decode(&results[i]); err != nil {
-			return nil, fmt.Errorf("%s: %w", all[i].Name, err)
+		var err error
+		if results[i], err = p.result(); err != nil {
+			return nil, err
 		}
 	}
-	for i, p := range running { // all have measured
-		p.in.Close()
-		if err := p.cmd.Wait(); err != nil {
-			return nil, fmt.Errorf("%s: %w", all[i].Name, err)
+	for _, p := range running { // all have measured
+		if err := p.end(); err != nil {
+			return nil, err
 		}
 	}
-	running = nil
 	return results, nil
 }
 
@@ -143,15 +190,13 @@ func (e *env) processWrites(r *report) error {
 		set, who, how string
 		argv          []string
 		n             int
-		exclusive     bool
 	}
 	var ways []way
 	for _, n := range []int{1, 4, 8, 16} {
 		how := fmt.Sprintf("%d processes", n)
-		ways = append(ways, way{"single durable writes", "vecbolt", how, ours, n, false}, way{"single durable writes", "SQLite", how, sqlite, n, false})
+		ways = append(ways, way{"single durable writes", "vecbolt", how, ours, n}, way{"single durable writes", "SQLite", how, sqlite, n})
 	}
-	ways = append(ways, way{"single durable writes", "yardstick", "overwrite + fdatasync", nil, 1, false},
-		way{"a process alone", "vecbolt", "writes, shared", ours, 1, false}, way{"a process alone", "vecbolt", "writes, exclusive", ours, 1, true})
+	ways = append(ways, way{"single durable writes", "yardstick", "overwrite + fdatasync", nil, 1})
 	rates, times := make([][]float64, len(ways)), make([][]float64, len(ways))
 	for round := range min(e.rounds, ingestRounds) {
 		for i, w := range ways {
@@ -169,7 +214,7 @@ func (e *env) processWrites(r *report) error {
 			} else {
 				var all []work
 				for j := range w.n {
-					all = append(all, work{What: "write", Name: fmt.Sprintf("p%d", j), Exclusive: w.exclusive, Millis: processBudget.Milliseconds()})
+					all = append(all, work{What: "write", Name: fmt.Sprintf("p%d", j), Millis: processBudget.Milliseconds()})
 				}
 				results, err := e.together(w.argv, filepath.Join(dir, "db"), all)
 				if err != nil {
@@ -183,8 +228,7 @@ func (e *env) processWrites(r *report) error {
 			}
 		}
 	}
-	n := len(ways)
-	slowest := max(10, 4*quantile(times[n-3], 0.999)) // of the disk
+	slowest := max(10, 4*quantile(times[len(ways)-1], 0.999)) // of the disk
 	for i, w := range ways {
 		m := measurement{Set: w.set, Who: w.who, How: w.how, Value: median(rates[i]), Unit: "commits/s",
 			Detail: map[string]float64{"p50 ms": quantile(times[i], 0.5), "p99.9 ms": quantile(times[i], 0.999)}}
@@ -197,24 +241,11 @@ func (e *env) processWrites(r *report) error {
 		}
 		r.add(m)
 	}
-	r.atLeast("a process alone: writes, shared ÷ exclusive", 0.98, median(rates[n-2])/median(rates[n-1]))
 	return nil
 }
 
 func (e *env) processSearches(r *report) error {
-	set, err := e.set(sentences)
-	if err != nil {
-		return err
-	}
-	dir, err := e.scratchDir("processes-search")
-	if err != nil {
-		return err
-	}
-	e.logf("processes: filling")
-	if _, err := vecboltIngest(dir, rowDocuments(set.base, 0, set.base.rows(), 1), ingestBatch); err != nil {
-		return err
-	}
-	err = withCollection(dir, set.base.dim, nil, func(ctx context.Context, d *db.DB, _ *db.Collection) error { return d.Compact(ctx) })
+	dir, set, err := e.sentencesDatabase("processes-search")
 	if err != nil {
 		return err
 	}
@@ -222,10 +253,10 @@ func (e *env) processSearches(r *report) error {
 	if err != nil {
 		return err
 	}
-	ask := func(n, callers int, exclusive bool) []work {
+	ask := func(n, callers int) []work {
 		all := make([]work, n)
 		for i := range all {
-			all[i] = work{What: "search", Name: fmt.Sprintf("p%d", i), Exclusive: exclusive, Callers: callers, Millis: processBudget.Milliseconds(), Queries: set.queryPath}
+			all[i] = work{What: "search", Name: fmt.Sprintf("p%d", i), Callers: callers, Millis: processBudget.Milliseconds(), Queries: set.queryPath}
 		}
 		return all
 	}
@@ -235,10 +266,8 @@ func (e *env) processSearches(r *report) error {
 	}
 	searches := fmt.Sprintf("searches, %s × %d", number(float64(set.base.rows())), set.base.dim)
 	ways := []way{
-		{searches, fmt.Sprintf("%d goroutines of one process", processCount), ask(1, processCount, false)},
-		{searches, fmt.Sprintf("%d processes", processCount), ask(processCount, 1, false)},
-		{"a process alone", "searches, shared", ask(1, 1, false)},
-		{"a process alone", "searches, exclusive", ask(1, 1, true)},
+		{searches, fmt.Sprintf("%d goroutines of one process", processCount), ask(1, processCount)},
+		{searches, fmt.Sprintf("%d processes", processCount), ask(processCount, 1)},
 	}
 	rates, anon := make([][]float64, len(ways)), make([][]float64, len(ways))
 	for round := range min(e.rounds, ingestRounds) {
@@ -266,9 +295,24 @@ func (e *env) processSearches(r *report) error {
 	r.add(measurement{Set: "memory", Who: "vecbolt", How: "a further process that reads, open and idle", Value: idle[1].Anon, Unit: "anonymous MiB",
 		Detail: map[string]float64{"a process of the same program without a database": idle[2].Anon}})
 	r.atLeast(fmt.Sprintf("searches of %d processes ÷ %d goroutines", processCount, processCount), 0.9, median(rates[1])/median(rates[0]))
-	r.atLeast("a process alone: searches, shared ÷ exclusive", 0.98, median(rates[2])/median(rates[3]))
 	r.atMost("a further process that reads, anonymous MiB", readerGoal, idle[1].Anon)
 	return nil
+}
+
+// sentencesDatabase makes a database of the set of sentences, with a graph.
+func (e *env) sentencesDatabase(name string) (dir string, set *vectorSet, err error) {
+	if set, err = e.set(sentences); err != nil {
+		return "", nil, err
+	}
+	if dir, err = e.scratchDir(name); err != nil {
+		return "", nil, err
+	}
+	e.logf("processes: filling")
+	if _, err := vecboltIngest(dir, rowDocuments(set.base, 0, set.base.rows(), 1), ingestBatch); err != nil {
+		return "", nil, err
+	}
+	err = withCollection(dir, set.base.dim, nil, func(ctx context.Context, d *db.DB, _ *db.Collection) error { return d.Compact(ctx) })
+	return dir, set, err
 }
 
 // processesChild is one process of the figure.
@@ -278,27 +322,30 @@ func processesChild(dir, arg string) error {
 		return err
 	}
 	in := bufio.NewReader(os.Stdin)
-	begin := func() error {
+	// serve measures once for each line.
+	serve := func(measure func() (worked, error)) error {
 		fmt.Println("ready")
-		_, err := in.ReadString('\n')
-		return err
-	}
-	end := func(done worked) error {
-		var err error
-		if done.Anon, err = anonymous(); err != nil {
-			return err
+		for {
+			if _, err := in.ReadString('\n'); err == io.EOF { // nobody leaves while others measure
+				return nil
+			} else if err != nil {
+				return err
+			}
+			done, err := measure()
+			if err == nil {
+				done.Anon, err = anonymous()
+			}
+			if err == nil {
+				err = json.NewEncoder(os.Stdout).Encode(done)
+			}
+			if err != nil {
+				return err
+			}
 		}
-		if err := json.NewEncoder(os.Stdout).Encode(done); err != nil {
-			return err
-		}
-		_, _ = io.Copy(io.Discard, in) // nobody leaves while others measure
-		return nil
 	}
+	nothing := func() (worked, error) { return worked{Second: 1}, nil }
 	if w.What == "empty" {
-		if err := begin(); err != nil {
-			return err
-		}
-		return end(worked{Second: 1})
+		return serve(nothing)
 	}
 	var queries matrix
 	if w.Queries != "" {
@@ -325,29 +372,11 @@ func processesChild(dir, arg string) error {
 	if err != nil {
 		return err
 	}
-	var done worked
 	limit := time.Duration(w.Millis) * time.Millisecond
+	measure := nothing
 	switch w.What {
 	case "write":
-		docs := writerDocuments(w.Name)
-		if err := begin(); err != nil {
-			return err
-		}
-		start := time.Now()
-		for i := 0; time.Since(start) < limit; i++ {
-			d := docs[i%len(docs)]
-			d.ID = w.Name + "-" + strconv.Itoa(i)
-			t := time.Now()
-			if _, err := c.Insert(ctx, d); err != nil {
-				return err
-			}
-			done.Micros = append(done.Micros, int(time.Since(t).Microseconds()))
-			if _, err := c.Get(ctx, d.ID, db.WithText); err != nil {
-				return err
-			}
-			done.N++
-		}
-		done.Second = time.Since(start).Seconds()
+		measure = writing(ctx, c, w.Name, max(1, w.Callers), limit)
 	case "search":
 		search := func(i int) error {
 			_, err := c.Search(ctx, db.Query{Near: db.Vector(queries.row(i % queries.rows())), K: 10, Select: db.IDsOnly})
@@ -358,41 +387,62 @@ func processesChild(dir, arg string) error {
 				return err
 			}
 		}
-		if err := begin(); err != nil {
-			return err
-		}
-		start := time.Now()
-		counts, errs := make([]int, w.Callers), make([]error, w.Callers)
-		var all sync.WaitGroup
-		for j := range w.Callers {
-			all.Go(func() {
-				for i := j * 7; time.Since(start) < limit && errs[j] == nil; i++ {
-					errs[j] = search(i)
-					counts[j]++
-				}
-			})
-		}
-		all.Wait()
-		done.Second = time.Since(start).Seconds()
-		for j, n := range counts {
-			done.N += n
-			if errs[j] != nil {
-				return errs[j]
-			}
+		measure = func() (worked, error) {
+			return inTurns(w.Callers, limit, func(caller, i int, _ *worked) error { return search(caller*7 + i) })
 		}
 	default:
 		if _, err := c.Count(ctx, nil); err != nil {
 			return err
 		}
-		if err := begin(); err != nil {
-			return err
-		}
-		done.Second = 1
 	}
-	if err := end(done); err != nil {
+	if err := serve(measure); err != nil {
 		return err
 	}
 	return vdb.Close()
+}
+
+// inTurns runs calls for some time in some goroutines.
+func inTurns(callers int, limit time.Duration, call func(caller, i int, done *worked) error) (all worked, err error) {
+	var running sync.WaitGroup
+	done, errs := make([]worked, callers), make([]error, callers)
+	start, before := time.Now(), processorTime()
+	for j := range callers {
+		running.Go(func() {
+			for time.Since(start) < limit && errs[j] == nil {
+				errs[j] = call(j, done[j].N, &done[j])
+				done[j].N++
+			}
+		})
+	}
+	running.Wait()
+	all.Second = time.Since(start).Seconds()
+	all.CPU = processorTime() - before
+	for _, d := range done {
+		all.N += d.N
+		all.Micros = append(all.Micros, d.Micros...)
+	}
+	return all, errors.Join(errs...)
+}
+
+// writing returns a measurement that inserts documents and reads each back. Ids go on from one time
+// to the next.
+func writing(ctx context.Context, c *db.Collection, name string, callers int, limit time.Duration) func() (worked, error) {
+	docs, next := writerDocuments(name), make([]int, callers)
+	return func() (worked, error) {
+		return inTurns(callers, limit, func(caller, _ int, done *worked) error {
+			n := next[caller]
+			next[caller]++
+			d := docs[(n*callers+caller)%len(docs)]
+			d.ID = fmt.Sprintf("%s-%d-%d", name, caller, n)
+			t := time.Now()
+			if _, err := c.Insert(ctx, d); err != nil {
+				return err
+			}
+			done.Micros = append(done.Micros, int(time.Since(t).Microseconds()))
+			_, err := c.Get(ctx, d.ID, db.WithText)
+			return err
+		})
+	}
 }
 
 // writerDocuments returns some documents without ids.
