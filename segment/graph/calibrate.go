@@ -20,6 +20,7 @@ const (
 	largestEF    = 4000  // but not more than this
 	middleEvery  = 5     // two trials in five have 100 results; prime to the cycles of query
 	deepEvery    = 7     // one in seven has 1,000; likewise
+	midwayEvery  = 2     // of midpoints one in two: the few that find little were in none of 13
 	perDecade    = 12    // beam widths per factor of ten
 	enough       = 0.998 // recall at which the calibration stops
 	nearly       = 0.9   // recall below which one search measures all wider beams

@@ -87,3 +87,31 @@ func TestHorizonOfNoise(t *testing.T) {
 		}
 	}
 }
+
+// TestDepths: enough trials of every kind search for many rows. With 13 midpoints for 1,000 rows,
+// the few that find little were missed.
+func TestDepths(t *testing.T) {
+	d, _ := make1("normal", 8, 2000, 0)
+	g := d.graph(t, fileformat.Cosine, Options{quiet: true})
+	_, trials, _ := trialsOf(t, g, d)
+	var atLeast [kinds][len(calibrated)]int
+	for _, trial := range trials {
+		for c, k := range calibrated {
+			if len(trial.truth) >= k {
+				atLeast[trial.kind][c]++
+			}
+		}
+	}
+	for k := range kinds {
+		hundred, thousand := 38, 12
+		switch k {
+		case midpoints:
+			thousand = 45
+		case likeRows:
+			hundred, thousand = 200, 60
+		}
+		if n := atLeast[k]; n[1] < sampledOther || n[2] < hundred || n[4] < thousand {
+			t.Errorf("kind %d: trials for at least %v rows: %v", k, calibrated, n)
+		}
+	}
+}

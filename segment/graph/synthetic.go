@@ -25,9 +25,9 @@ func (b *builder) queries(rows codes.Source) (all []trial, err error) {
 	s := synthesizer{builder: b, rows: rows, rng: rand.New(rand.NewPCG(b.head.seed, 2))}
 	picks := s.rng.Perm(b.Len())[:min(b.Len(), sampledRows)]
 	slices.Sort(picks)
-	depth := func(i int) int { // rows of truth of the i-th trial of a kind
+	depth := func(k kind, i int) int { // rows of truth of the i-th trial of a kind
 		switch {
-		case i%deepEvery == 0:
+		case i%deepEvery == 0, k == midpoints && i%midwayEvery == 0:
 			return calibrated[len(calibrated)-1]
 		case i%middleEvery%2 == 1:
 			return calibrated[always-1]
@@ -39,7 +39,7 @@ func (b *builder) queries(rows codes.Source) (all []trial, err error) {
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, trial{kind: likeRows, most: depth(i), row: uint32(row), vec: slices.Clone(x)})
+		all = append(all, trial{kind: likeRows, most: depth(likeRows, i), row: uint32(row), vec: slices.Clone(x)})
 	}
 	last := opposite
 	if b.head.ident.Metric == fileformat.L2 {
@@ -51,7 +51,7 @@ func (b *builder) queries(rows codes.Source) (all []trial, err error) {
 			if err != nil {
 				return nil, err
 			}
-			all = append(all, trial{kind: k, most: depth(i), row: none, vec: vec})
+			all = append(all, trial{kind: k, most: depth(k, i), row: none, vec: vec})
 		}
 	}
 	return all, nil
