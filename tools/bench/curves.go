@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"strconv"
 	"time"
 
 	"github.com/vecbolt/vecbolt/db"
@@ -53,24 +52,16 @@ func (e *env) curveOf(r *report, m *synthModel, queries matrix, rows int) (us []
 	}
 	set := fmt.Sprintf("%d rows", rows)
 	err = withCollection(dir, queries.dim, &db.Options{Recheck: db.Manual}, func(ctx context.Context, d *db.DB, c *db.Collection) error {
-		load := func(yield func(db.Document, error) bool) {
-			for lo := 0; lo < rows; lo += synthPiece {
-				piece := m.rows(lo, min(synthPiece, rows-lo))
-				for i := range piece.rows() {
-					if !yield(db.Document{ID: strconv.Itoa(lo + i), Vector: piece.row(i)}, nil) {
-						return
-					}
-				}
+		var piece matrix
+		err := e.fill(ctx, d, c, rows, func(i int) []float32 {
+			if i%synthPiece == 0 {
+				piece = m.rows(i, min(synthPiece, rows-i))
 			}
-		}
-		t := time.Now()
-		if _, err := c.Load(ctx, load, nil); err != nil {
+			return piece.row(i % synthPiece)
+		})
+		if err != nil {
 			return err
 		}
-		if err := d.Compact(ctx); err != nil {
-			return err
-		}
-		e.logf("%s: loaded and compacted in %v", set, time.Since(t).Round(time.Millisecond))
 		ask := func(i int, how db.Accuracy) (*db.Result, error) {
 			return c.Search(ctx, db.Query{Near: db.Vector(queries.row(i)), K: truthK, Accuracy: how, Select: db.IDsOnly})
 		}

@@ -99,21 +99,9 @@ func steadyFigure(e *env, r *report) error {
 		return err
 	}
 	return withCollection(dir, e.dims, nil, func(ctx context.Context, d *db.DB, c *db.Collection) error {
-		load := func(yield func(db.Document, error) bool) {
-			for i := range e.rows {
-				if !yield(db.Document{ID: strconv.Itoa(i), Vector: m.row(i)}, nil) {
-					return
-				}
-			}
-		}
-		t := time.Now()
-		if _, err := c.Load(ctx, load, nil); err != nil {
+		if err := e.fill(ctx, d, c, e.rows, m.row); err != nil {
 			return err
 		}
-		if err := d.Compact(ctx); err != nil {
-			return err
-		}
-		e.logf("loaded and compacted in %v", time.Since(t).Round(time.Millisecond))
 		s := &steadyRun{c: c, d: d, queries: queries, first: e.rows}
 		if e.asked > 0 {
 			s.every = time.Second / time.Duration(e.asked)

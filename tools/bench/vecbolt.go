@@ -108,6 +108,26 @@ func withCollection(dir string, dim int, opts *db.Options, fn func(context.Conte
 	return fn(ctx, d, c)
 }
 
+// fill loads rows, which are asked for in order, into a new collection and compacts it.
+func (e *env) fill(ctx context.Context, d *db.DB, c *db.Collection, rows int, row func(i int) []float32) error {
+	docs := func(yield func(db.Document, error) bool) {
+		for i := range rows {
+			if !yield(db.Document{ID: strconv.Itoa(i), Vector: row(i)}, nil) {
+				return
+			}
+		}
+	}
+	t := time.Now()
+	if _, err := c.Load(ctx, docs, nil); err != nil {
+		return err
+	}
+	if err := d.Compact(ctx); err != nil {
+		return err
+	}
+	e.logf("%d rows: loaded and compacted in %v", rows, time.Since(t).Round(time.Millisecond))
+	return nil
+}
+
 // vecboltIngest inserts the documents in batches into a new database with default options.
 func vecboltIngest(dir string, docs []db.Document, batch int) (res ingestResult, err error) {
 	err = withCollection(dir, len(docs[0].Vector), nil, func(ctx context.Context, _ *db.DB, c *db.Collection) error {
