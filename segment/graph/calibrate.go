@@ -517,7 +517,7 @@ func (b *builder) try(trials []trial, columns []int, s Setting, score scoreFunc,
 		return err
 	}
 	for _, c := range columns {
-		l := b.levelOf(trials, c, s, func(t *trial) *outcome { return &t.whole[0] })
+		l := b.sampledLevelOf(trials, c, s, func(t *trial) *outcome { return &t.whole[0] })
 		l.whole = l.recall // at least, without the ratio
 		for _, other := range tried[c] {
 			if other.ef == s.EF && other.stopRatio == 0 {
@@ -537,7 +537,7 @@ func (b *builder) outcomes(trials []trial, column, i, ef, last int) (all []level
 		if j < len(stopRatios) {
 			s.StopRatio = stopRatios[j]
 		}
-		all = append(all, b.levelOf(trials, column, s, func(t *trial) *outcome { return t.end(i, j) }))
+		all = append(all, b.sampledLevelOf(trials, column, s, func(t *trial) *outcome { return t.end(i, j) }))
 	}
 	for j := range all {
 		all[j].whole = all[last].recall // at least
@@ -545,8 +545,8 @@ func (b *builder) outcomes(trials []trial, column, i, ef, last int) (all []level
 	return all
 }
 
-// levelOf is levelOf with samples, if searches of the column may have two stages.
-func (b *builder) levelOf(trials []trial, column int, s Setting, of func(t *trial) *outcome) level {
+// sampledLevelOf is levelOf with samples, if searches of the column may have two stages.
+func (b *builder) sampledLevelOf(trials []trial, column int, s Setting, of func(t *trial) *outcome) level {
 	l := levelOf(trials, column, s, of)
 	if b.stages(column) {
 		l.samples = samplesOf(trials, column, of)
