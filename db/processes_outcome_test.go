@@ -124,9 +124,17 @@ func (w *wire) carry(c *wireConn, from, to *net.UnixConn) {
 		w.mu.Lock()
 		ok, send := w.pass == nil || w.pass(c, m), w.send
 		w.mu.Unlock()
-		if ok && send(c, to, m, frame.Bytes()) != nil {
-			break
+		if !ok {
+			continue
 		}
+		var ended *net.OpError
+		switch err := send(c, to, m, frame.Bytes()); {
+		case err == nil:
+			continue
+		case errors.As(err, &ended):
+			return // what the other end has sent before it closed is still on its way
+		}
+		break
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
