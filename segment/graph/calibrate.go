@@ -12,34 +12,34 @@ import (
 
 // Parameters of the calibration.
 const (
-	sampledRows  = 480 // rows, each left out
-	sampledOther = 90  // queries of each other kind
-	firstEF      = 10
-	lastEF       = 1500  // for 1,000 results and for many rows more: see widths
-	lastShare    = 100   // of many rows, one in this many
-	largestEF    = 4000  // but not more than this
-	middleEvery  = 5     // two trials in five have 100 results; prime to the cycles of query
-	deepEvery    = 7     // one in seven has 1,000; likewise
-	midwayEvery  = 2     // of midpoints one in two: the few that find little were in none of 13
-	perDecade    = 12    // beam widths per factor of ten
-	enough       = 0.998 // recall at which the calibration stops
-	nearly       = 0.9   // recall below which one search measures all wider beams
-	finer        = 0.94  // each level misses at most this share of the previous one's miss
-	coarser      = 0.85  // the same for levels to confirm
-	coarsest     = 0.7   // and for 100 results and more
-	tryEvery     = 3     // if levels are confirmed, one trial in three of a kind chooses them
-	horizonEF    = 1000  // beam width of the searches that find the horizons
-	hidden       = 0.1   // share of rows that these miss beyond the horizon
-	tail         = 50    // one query in this many is farther than where the horizon is extrapolated from
-	farther      = 1.05  // horizon of metrics other than Dot, in squared distances of the farthest trial
-	mostBeyond   = 0.3   // share of queries beyond the horizon from which a graph is of no use
-	shareOfRows  = 0.7   // weight of the queries like the rows in the mean cost of a search
-	worthScan    = 0.8   // share of the price of a scan up to which a search is worth while
-	mostVain     = 3     // rounds that improve on it only beyond that, after which the calibration stops
-	moreRatios   = 2     // stopping ratios to measure for each ef beyond those that made a difference
-	fewerRatios  = 4     // and below, where easy trials are inferred
-	leastEasy    = 12    // a kind with fewer easy trials has all of them walked
-	sampleEvery  = 4     // otherwise one in this many
+	firstEF     = 10
+	lastEF      = 1500  // for 1,000 results and for many rows more: see widths
+	lastShare   = 100   // of many rows, one in this many
+	largestEF   = 4000  // but not more than this
+	middleEvery = 5     // two trials in five have 100 results; prime to the cycles of query
+	deepEvery   = 7     // one in seven has 1,000; likewise
+	midwayEvery = 5     // of midpoints one in five: the few that find little were in none of 13
+	perDecade   = 12    // beam widths per factor of ten
+	mostErrors  = 1.5   // standard errors by which a level promises less than a kind found
+	fewest      = 5     // trials within the horizon from which a kind counts
+	enough      = 0.998 // recall at which the calibration stops
+	nearly      = 0.9   // recall below which one search measures all wider beams
+	finer       = 0.94  // each level misses at most this share of the previous one's miss
+	coarser     = 0.85  // the same for levels to confirm
+	coarsest    = 0.7   // and for 100 results and more
+	tryEvery    = 3     // if levels are confirmed, one trial in three of a kind chooses them
+	horizonEF   = 1000  // beam width of the searches that find the horizons
+	hidden      = 0.1   // share of rows that these miss beyond the horizon
+	tail        = 50    // one query in this many is farther than where the horizon is extrapolated from
+	farther     = 1.05  // horizon of metrics other than Dot, in squared distances of the farthest trial
+	mostBeyond  = 0.3   // share of queries beyond the horizon from which a graph is of no use
+	shareOfRows = 0.7   // weight of the queries like the rows in the mean cost of a search
+	worthScan   = 0.8   // share of the price of a scan up to which a search is worth while
+	mostVain    = 3     // rounds that improve on it only beyond that, after which the calibration stops
+	moreRatios  = 2     // stopping ratios to measure for each ef beyond those that made a difference
+	fewerRatios = 4     // and below, where easy trials are inferred
+	leastEasy   = 12    // a kind with fewer easy trials has all of them walked
+	sampleEvery = 4     // otherwise one in this many
 )
 
 // A kind of trial is measured by itself: a level promises the recall that every kind gets. A level
@@ -55,10 +55,16 @@ const (
 	midpoints               // means of two rows, so half of the near rows are far from the others
 	central                 // means of thirty rows: near the mean of all
 	anywhere                // all directions alike, even those that the rows hardly use
+	popular                 // sparse rows that keep the element in which rows are largest
 	opposite                // rows times -1; not for L2, which has no opposite directions
 	kinds
 	kept = midpoints // kinds of which a level keeps the mean
 )
+
+// sampled are the numbers of trials of each kind. A search for one row finds all or nothing, so the
+// kind that finds it least often has more.
+var sampled = [kinds]int{likeRows: 240, meansOfFew: 90, meansOfMany: 90, perturbed: 90, sparse: 90,
+	midpoints: 240, central: 90, anywhere: 90, opposite: 90, popular: 90}
 
 // stopRatios are the stopping ratios tried during calibration, in ascending order.
 var stopRatios = [...]float32{1.01, 1.02, 1.03, 1.04, 1.05, 1.065, 1.08, 1.1, 1.12, 1.15, 1.18, 1.22,
@@ -596,11 +602,11 @@ func (m *moments) add(found, nodes, times float64) {
 	m.nodes += float64(times * nodes)
 }
 
-// least returns the mean less its standard error.
+// least returns the mean less a few standard errors.
 func (m *moments) least() float64 {
 	mean := m.sum / m.n
 	deviation := math.Sqrt(max(0, m.squares/m.n-float64(mean*mean)) / m.n)
-	return max(0, mean-deviation)
+	return max(0, mean-mostErrors*deviation)
 }
 
 // expect sets the mean numbers of expansions of a search, and the recall that queries of every kind
@@ -610,10 +616,13 @@ func (l *level) expect(sums *[kinds]moments) {
 	usual := sums[likeRows].nodes / sums[likeRows].n
 	others, n := 0.0, 0.0
 	for k := likeRows + 1; k < kinds; k++ {
-		if m := &sums[k]; m.n > 0 {
+		if m := &sums[k]; m.n >= fewest {
 			worst = min(worst, m.least())
 			others, n = others+m.nodes/m.n, n+1
 		}
+	}
+	if n == 0 {
+		others, n = usual, 1
 	}
 	l.nodes = float32(float64(shareOfRows*usual) + float64((1-shareOfRows)*others/n))
 	l.usual, l.recall = float32(usual), float32(worst)

@@ -108,9 +108,9 @@ func TestDepths(t *testing.T) {
 		case midpoints:
 			thousand = 45
 		case likeRows:
-			hundred, thousand = 200, 60
+			hundred, thousand = 100, 30
 		}
-		if n := atLeast[k]; n[1] < sampledOther || n[2] < hundred || n[4] < thousand {
+		if n := atLeast[k]; n[1] < sampled[k] || n[2] < hundred || n[4] < thousand {
 			t.Errorf("kind %d: trials for at least %v rows: %v", k, calibrated, n)
 		}
 	}

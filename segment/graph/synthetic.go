@@ -16,6 +16,7 @@ type synthesizer struct {
 	rows codes.Source
 	rng  *rand.Rand
 
+	largest    int  // the element in which rows are largest, by a sample
 	directions bool // rows are divided by their length
 }
 
@@ -23,30 +24,39 @@ type synthesizer struct {
 // words and for what lies between documents, the others for questions from another source.
 func (b *builder) queries(rows codes.Source) (all []trial, err error) {
 	s := synthesizer{builder: b, rows: rows, rng: rand.New(rand.NewPCG(b.head.seed, 2))}
-	picks := s.rng.Perm(b.Len())[:min(b.Len(), sampledRows)]
+	picks := s.rng.Perm(b.Len())[:min(b.Len(), sampled[likeRows])]
 	slices.Sort(picks)
 	depth := func(k kind, i int) int { // rows of truth of the i-th trial of a kind
+		every := deepEvery
+		if k == midpoints {
+			every = midwayEvery
+		}
 		switch {
-		case i%deepEvery == 0, k == midpoints && i%midwayEvery == 0:
+		case i%every == 0:
 			return calibrated[len(calibrated)-1]
 		case i%middleEvery%2 == 1:
 			return calibrated[always-1]
 		}
 		return calibrated[always-2]
 	}
+	sizes := make([]float64, b.Dim())
 	for i, row := range picks {
 		x, err := rows(row, row+1)
 		if err != nil {
 			return nil, err
 		}
+		for j, v := range x {
+			sizes[j] += math.Abs(float64(v))
+		}
 		all = append(all, trial{kind: likeRows, most: depth(likeRows, i), row: uint32(row), vec: slices.Clone(x)})
 	}
+	s.largest = slices.Index(sizes, slices.Max(sizes))
 	last := opposite
 	if b.head.ident.Metric == fileformat.L2 {
-		last = anywhere
+		last = popular
 	}
-	for i := range sampledOther {
-		for k := meansOfFew; k <= last; k++ {
+	for k := meansOfFew; k <= last; k++ {
+		for i := range sampled[k] {
 			vec, err := s.query(k, i)
 			if err != nil {
 				return nil, err
@@ -68,16 +78,18 @@ func (s *synthesizer) query(k kind, i int) ([]float32, error) {
 	case meansOfMany:
 		return s.mean(10)
 	case perturbed:
-		return s.moved([...]change{away, noise, noise}[i%3], [...]float64{0.5, 0.5, 1}[i%3])
+		return s.moved([...]change{away, noise, noise}[i%3], [...]float64{0.5, 0.5, 1}[i%3], 0)
 	case sparse:
-		return s.moved(erased, 0.8)
+		return s.moved(erased, 0.8, s.rng.IntN(s.Dim()))
+	case popular:
+		return s.moved(erased, 0.8, s.largest)
 	case midpoints:
 		return s.mean(2)
 	case central:
 		return s.mean(30)
 	case anywhere:
 		if s.head.ident.Metric == fileformat.L2 {
-			return s.moved(noise, 3)
+			return s.moved(noise, 3, 0)
 		}
 		v := make([]float32, s.Dim())
 		for j := range v {
@@ -139,7 +151,7 @@ const (
 
 // moved returns a changed row: moved by about times its distance from another row, or with that
 // share of its elements erased.
-func (s *synthesizer) moved(how change, times float64) ([]float32, error) {
+func (s *synthesizer) moved(how change, times float64, kept int) ([]float32, error) {
 	x, err := s.pick()
 	if err != nil {
 		return nil, err
@@ -149,6 +161,9 @@ func (s *synthesizer) moved(how change, times float64) ([]float32, error) {
 		return nil, err
 	}
 	// Noise is uniform, with the variance that gives the length.
+	for n := 0; n < len(x) && x[kept] == 0; n++ { // a zero vector has no nearest rows
+		kept = (kept + 1) % len(x)
+	}
 	length := 2 * math.Sqrt(3/float64(len(x))*simd.L264(x, y)) * times
 	for i := range x {
 		switch v := float64(x[i]); how {
@@ -157,7 +172,7 @@ func (s *synthesizer) moved(how change, times float64) ([]float32, error) {
 		case noise:
 			x[i] = float32(v + float64(length*(s.rng.Float64()-0.5)))
 		case erased:
-			if s.rng.Float64() < times {
+			if i != kept && s.rng.Float64() < times {
 				x[i] = 0
 			}
 		}
