@@ -150,7 +150,7 @@ const (
 )
 
 // moved returns a changed row: moved by about times its distance from another row, or with that
-// share of its elements erased.
+// share of its elements erased, but not the element kept, or the next one that is not zero.
 func (s *synthesizer) moved(how change, times float64, kept int) ([]float32, error) {
 	x, err := s.pick()
 	if err != nil {
@@ -160,10 +160,10 @@ func (s *synthesizer) moved(how change, times float64, kept int) ([]float32, err
 	if err != nil {
 		return nil, err
 	}
-	// Noise is uniform, with the variance that gives the length.
-	for n := 0; n < len(x) && x[kept] == 0; n++ { // a zero vector has no nearest rows
+	for n := 0; n < len(x) && x[kept] == 0; n++ { // every row is a nearest one of a zero vector
 		kept = (kept + 1) % len(x)
 	}
+	// Noise is uniform, with the variance that gives the length.
 	length := 2 * math.Sqrt(3/float64(len(x))*simd.L264(x, y)) * times
 	for i := range x {
 		switch v := float64(x[i]); how {
