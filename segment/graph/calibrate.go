@@ -76,6 +76,7 @@ type outcome struct {
 	found  [len(calibrated)]float32
 	beyond [len(calibrated)]bool    // all are found because the answer would be exact
 	dist   [len(calibrated)]float32 // of the row of the column's rank
+	spread float32                  // of the rows found, if searches may have two stages
 }
 
 // complete reports whether all rows of these columns were found, so that searches that go on find
@@ -186,7 +187,7 @@ func (b *builder) widths(k int) (efs []int) {
 func (b *builder) tabulate(all []trial, columns []int, score scoreFunc, margins *[len(calibrated)]float32) error {
 	k := calibrated[columns[len(columns)-1]]
 	trials := slices.DeleteFunc(slices.Clone(all), func(t trial) bool { return t.most < k || b.outside(&t, columns) })
-	deep := columns[0] >= always
+	deep, staged := columns[0] >= always, slices.ContainsFunc(columns, b.stages)
 	some := trials // to try settings with
 	if b.sifts && columns[0] <= 1 {
 		some = oneIn(tryEvery, trials)
@@ -207,7 +208,7 @@ func (b *builder) tabulate(all []trial, columns []int, score scoreFunc, margins 
 		efs = efs[len(round):]
 		walk := func(which []int) error {
 			return b.each(len(which), func(w *workerScratch, i int) error {
-				return some[which[i]].walk(columns, round, last, w, score)
+				return some[which[i]].walk(columns, round, last, staged, w, score)
 			})
 		}
 		missed, complete := byCompleteness(some, columns)
@@ -267,7 +268,10 @@ func (b *builder) tabulate(all []trial, columns []int, score scoreFunc, margins 
 		}
 	}
 	for _, c := range columns {
-		b.levels[c] = b.keep(trials, c, tried[c])
+		var err error
+		if b.levels[c], err = b.keep(trials, c, tried[c]); err != nil {
+			return err
+		}
 		for i := range trials {
 			margins[c] = max(margins[c], trials[i].margin[c])
 		}
@@ -391,7 +395,7 @@ func infer(trials []trial, sample, easy []int, before *tally, last int) {
 			for c, f := range s.found {
 				ends[j].found[c] = float32(f / s.n)
 			}
-			ends[j].dist = t.end(0, j).dist
+			ends[j].dist, ends[j].spread = t.end(0, j).dist, t.end(0, j).spread
 		}
 		t.whole = append(t.whole[:0], ends[last])
 		for j := range t.ended {
@@ -515,6 +519,9 @@ func (b *builder) try(trials []trial, columns []int, s Setting, score scoreFunc,
 				o.found[c] = 1
 			}
 			o.dist[c] = t.dist(c, &w.buf)
+		}
+		if slices.ContainsFunc(columns, b.stages) {
+			o.spread = t.query.spread(&w.buf)
 		}
 		t.whole = append(t.whole[:0], o)
 		return nil
@@ -665,8 +672,8 @@ func (g *Graph) sortByCost(levels []level) {
 
 // walk searches for a trial and records the outcome for each ef with the last stopping ratio, and
 // with each smaller one. One search gives all of them, because a search with a larger limit
-// continues a search with a smaller one.
-func (t *trial) walk(columns, efs []int, last int, w *workerScratch, score scoreFunc) error {
+// continues a search with a smaller one. staged is whether searches may have two stages.
+func (t *trial) walk(columns, efs []int, last int, staged bool, w *workerScratch, score scoreFunc) error {
 	k, q, buf := calibrated[columns[len(columns)-1]], t.query, &w.buf
 	if err := q.startWith(k, Stage{EF: efs[len(efs)-1]}, nil, 0, buf); err != nil {
 		return err
@@ -708,6 +715,9 @@ func (t *trial) walk(columns, efs []int, last int, w *workerScratch, score score
 				o.found[c] = 1
 			}
 			o.dist[c] = t.dist(c, buf)
+		}
+		if staged && !same {
+			o.spread = q.spread(buf)
 		}
 		if early := buf.pool.next < min(buf.ef, len(buf.pool.rows)); !early {
 			t.whole = append(t.whole, o)

@@ -12,12 +12,13 @@ import (
 	"github.com/vecbolt/vecbolt/simd"
 )
 
-// Numbers of the file format. They never change for version 5. Versions 3, of the plain and the
-// quick layout, and 4, of the shared one, have levels of one stage. Version 2 has no levels for
-// more than 100 results. Version 1, which had a different calibration, was not released.
+// Numbers of the file format. They never change for version 6. In version 5 the distance alone
+// decides about a second stage. Versions 3, of the plain and the quick layout, and 4, of the shared
+// one, have levels of one stage. Version 2 has no levels for more than 100 results. Version 1 had a
+// different calibration and was not released.
 const (
 	magic          = "VECBOLTG"
-	version        = 5
+	version        = 6
 	oldest         = 2 // version that is still read
 	headerSize     = blocks.HeaderSize
 	sectionEnd     = 64         // sections are padded to a multiple of it
@@ -25,7 +26,8 @@ const (
 	none           = 0xffffffff // stands for a missing row
 	maxEntryPoints = 1024
 	maxLevels      = 128 // levels per column of the calibration
-	levelSize      = 60  // bytes of a level
+	levelSize      = 64  // bytes of a level
+	noSpreadSize   = 60  // in version 5
 	noStageSize    = 44  // in versions 3 and 4
 	oldLevelSize   = 20  // in version 2
 	maxFactor      = 100 // of stopping ratios and margins
@@ -53,6 +55,7 @@ type revision struct {
 // revisions are the versions, the newest first.
 var revisions = [...]revision{
 	{version, []uint32{plain, quick, shared}, levelSize, headerColumns[:]},
+	{5, []uint32{plain, quick, shared}, noSpreadSize, headerColumns[:]},
 	{4, []uint32{shared}, noStageSize, headerColumns[:]},
 	{3, []uint32{plain, quick}, noStageSize, headerColumns[:]},
 	{oldest, []uint32{plain, quick}, oldLevelSize, headerColumns[:1]},

@@ -58,8 +58,8 @@ func TestOldFile(t *testing.T) {
 	for name, layout := range map[string]uint32{
 		"testdata/v2-plain.graph": 0, "testdata/v2-quick.graph": 0,
 		"testdata/v3-plain.graph": 0, "testdata/v3-quick.graph": 0, "testdata/v4-shared.graph": 0,
-		"testdata/v5-plain.graph": plain, "testdata/v5-quick.graph": quick,
-		"testdata/v5-shared.graph": shared,
+		"testdata/v5-plain.graph": 0, "testdata/v5-quick.graph": 0, "testdata/v5-shared.graph": 0,
+		"testdata/v6-plain.graph": plain, "testdata/v6-quick.graph": quick, "testdata/v6-shared.graph": shared,
 	} {
 		if *update && layout > 0 {
 			if err := os.WriteFile(name, fixture(t, layout), 0o644); err != nil {
@@ -239,8 +239,9 @@ func dump(t *testing.T, b []byte) string {
 			f32("less than half found")
 			f32("nodes, like rows")
 			f32("within")
-			u32("beyond it: ef")
+			u32("second stage: ef")
 			f32("stopping ratio")
+			f32("spread")
 		}
 	}
 	pad()

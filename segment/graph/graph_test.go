@@ -310,6 +310,42 @@ func TestRecall(t *testing.T) {
 	}
 }
 
+// TestPopularElement holds the promise for sparse queries that keep the element which most rows
+// have. Sparse queries that keep any other element find more: without a kind of their own, 0.89 of
+// one result was found where 0.95 was promised.
+func TestPopularElement(t *testing.T) {
+	const rows, dim, promise = 3000, 96, 0.95
+	r := rand.New(rand.NewPCG(1, 2))
+	d := &data{dim: dim, vecs: make([]float32, rows*dim)}
+	for i := range rows {
+		for range 12 {
+			d.row(i)[int(dim*math.Pow(r.Float64(), 2))] = 1 + r.Float32()
+		}
+	}
+	g := d.graph(t, fileformat.Cosine, Options{})
+	s, ok := g.Setting(promise, 1, false)
+	if !ok {
+		t.Fatal("no setting")
+	}
+	found, want := 0, 0
+	for range 300 {
+		q := slices.Clone(d.row(r.IntN(rows)))
+		for i := 1; i < dim; i++ {
+			if r.IntN(5) > 0 {
+				q[i] = 0
+			}
+		}
+		if slices.Max(q) == 0 {
+			continue
+		}
+		f, w := compare(t, g, d, fileformat.Cosine, q, exact(fileformat.Cosine, d, q, 1, nil), 1, s, nil, new(Buffer))
+		found, want = found+f, want+w
+	}
+	if recall := float64(found) / float64(want); recall < promise-0.01 || want < 250 {
+		t.Errorf("recall %.3f of %d queries with %v, promised %g", recall, want, s, promise)
+	}
+}
+
 // TestFilters searches under filters down to a few rows: never fewer hits than there can be.
 func TestFilters(t *testing.T) {
 	for _, name := range []string{"normal", "clusters", "duplicates", "zeros", "constant", "latent", "wide"} {
@@ -673,6 +709,13 @@ func TestSetting(t *testing.T) {
 		t.Errorf("two stages: %+v, %v: %[1]v", s, ok)
 	}
 	if s := want.Times(1.5); s.EF != 15 || s.StopRatio != 1.75 || s.Within != 2 || s.Beyond != (Stage{60, 1.375}) {
+		t.Errorf("%+v", s)
+	}
+	want.Spread = 0.5
+	if got := want.String(); got != "ef 10, stop ratio 1.5 (far from all rows, or between groups: ef 40, stop ratio 1.25)" {
+		t.Error(got)
+	}
+	if s := want.Times(1.5); s.Spread != 0.5 {
 		t.Errorf("%+v", s)
 	}
 	if s, ok := g.Setting(0.75, 10, true); s.Within != 0 || s.EF != 100 || !ok {

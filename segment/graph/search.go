@@ -188,7 +188,7 @@ func (q *Query) attempt(k int, s Setting, allowed bitset.Set, buf *Buffer) error
 	if err := q.run(k, first, widest, nil, buf); err != nil {
 		return err
 	}
-	if dist, ok := q.found(buf).within(buf.rank); ok && dist <= s.Within {
+	if q.easy(&s, buf) {
 		return nil
 	}
 	switch {

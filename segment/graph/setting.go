@@ -24,9 +24,11 @@ type Setting struct {
 
 	// Within, if it is not 0, is a squared distance: if the row to which StopRatio refers is
 	// farther, the search goes on with Beyond. Queries far from all rows need wider searches than
-	// others. In graphs of the quick layout it begins again. Under a filter,
-	// Beyond is the whole search.
+	// others. So do queries between groups of rows, of which a search finds one: the search also
+	// goes on if the spread of the rows found is below Spread. In graphs of the quick layout it
+	// begins again. Under a filter, Beyond is the whole search.
 	Within float32
+	Spread float32
 	Beyond Stage
 
 	nodes    float64   // mean number of expansions for queries like the rows, unfiltered; 0: as many as EF
@@ -64,12 +66,15 @@ func (s Stage) times(n float64) Stage {
 func (s Setting) stage() Stage { return Stage{s.EF, s.StopRatio} }
 
 // String returns the setting as "ef 20, stop ratio 1.08", or as "ef 20, stop ratio 1.08 (far from
-// all rows: ef 100, stop ratio 1.12)".
+// all rows: ef 100, stop ratio 1.12)", or "(far from all rows, or between groups: ...)".
 func (s Setting) String() string {
-	if s.Within == 0 {
+	switch {
+	case s.Within == 0:
 		return s.stage().String()
+	case s.Spread == 0:
+		return fmt.Sprintf("%v (far from all rows: %v)", s.stage(), s.Beyond)
 	}
-	return fmt.Sprintf("%v (far from all rows: %v)", s.stage(), s.Beyond)
+	return fmt.Sprintf("%v (far from all rows, or between groups: %v)", s.stage(), s.Beyond)
 }
 
 // Times returns a setting for searches that go n times as far.
@@ -139,6 +144,7 @@ type level struct {
 	recall    float32
 	whole     float32 // recall without the stopping ratio, of a level of one stage
 	within    float32
+	spread    float32
 	beyond    Stage
 	measured  *measured
 
@@ -155,7 +161,7 @@ type measured struct {
 
 func (l *level) setting(k int, times float64) Setting {
 	s := Setting{EF: max(k, int(math.Ceil(float64(l.ef)*times))), StopRatio: l.stopRatio,
-		nodes: l.expansions(k) * times, Within: l.within, Beyond: l.beyond}
+		nodes: l.expansions(k) * times, Within: l.within, Spread: l.spread, Beyond: l.beyond}
 	if s.Beyond.EF > 0 {
 		s.Beyond.EF = max(k, s.Beyond.EF)
 	}
@@ -213,13 +219,18 @@ func decodeLevel(b []byte) (level, error) {
 			}
 		}
 	}
-	if len(b) == levelSize {
+	if len(b) >= noSpreadSize {
 		l.usual, l.within = f32(noStageSize), f32(noStageSize+4)
 		l.beyond = Stage{int(binary.LittleEndian.Uint32(b[noStageSize+8:])), f32(noStageSize + 12)}
 		if !(l.usual >= 0 && l.usual <= math.MaxInt32) || !(l.within >= 0 && l.within <= math.MaxFloat32) ||
 			l.beyond.EF > math.MaxInt32 || !isFactor(l.beyond.StopRatio) {
 			return level{}, fmt.Errorf("%g nodes, within %g, beyond it ef %d, stopping ratio %g", l.usual, l.within,
 				l.beyond.EF, l.beyond.StopRatio)
+		}
+	}
+	if len(b) == levelSize {
+		if l.spread = f32(noSpreadSize); !(l.spread >= 0 && l.spread <= math.MaxFloat32) {
+			return level{}, fmt.Errorf("spread %g", l.spread)
 		}
 	}
 	if l.ef < 1 || l.ef > math.MaxInt32 || !isFactor(l.stopRatio) || !(l.nodes >= 0) || l.nodes > math.MaxInt32 {
@@ -238,7 +249,7 @@ func encodeLevels(tables *[len(calibrated)][]level) []uint32 {
 				words = append(words, math.Float32bits(v))
 			}
 			words = append(words, math.Float32bits(l.usual), math.Float32bits(l.within), uint32(l.beyond.EF),
-				math.Float32bits(l.beyond.StopRatio))
+				math.Float32bits(l.beyond.StopRatio), math.Float32bits(l.spread))
 		}
 	}
 	return words

@@ -2,38 +2,80 @@ package graph
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"sort"
+
+	"github.com/vecbolt/vecbolt/simd"
 )
 
-// A search of two stages ends after a narrow one if it has found rows near the query. Otherwise it
-// goes on with a wider beam, or an exact scan follows. Queries far from all rows need that: noise,
-// sparse vectors, outliers. With one stage for all, most queries would pay for these.
+// A search of two stages ends after a narrow one if that tells that the query is easy. Otherwise it
+// goes on with a wider beam, or an exact scan follows. Two figures tell. The first is how far the
+// rows found are: noise, sparse vectors and outliers are far from all. The second is how far they
+// are from each other, in parts of that: see spread. The nearest rows of a mean of two rows are
+// near both, but a narrow search finds those near one, and these are much nearer to each other than
+// to the query.
 //
-// Nothing tells a hard query near the rows, such as a mean of two, from an easy one. So the
-// calibration measures the recall of every kind of queries with both stages.
+// Some hard queries look easy by both. So the calibration measures the recall of every kind of
+// queries with both stages.
 //
 // In the quick layout the second stage begins again: a narrow beam refuses, by estimates, rows that
 // a wider one wants.
 
 // Parameters of searches of two stages.
 const (
-	thresholds  = 24  // distances tried at which a search ends with the first stage
-	leastStaged = 10  // results of searches that have two stages
-	mostStaged  = 100 // likewise
+	thresholds = 24  // distances tried within which a search ends with the first stage
+	spreads    = 8   // spreads tried from which it does
+	spreadRows = 10  // rows of which the spread is measured, and most results of searches that it ends
+	mostStaged = 100 // results of searches that have two stages
+	fromRecall = 0.8 // recall from which two stages replace one
+	savings    = 0.7 // share of its expansions, for queries like the rows, up to which they do
+	hardlyAny  = 0.1 // share of what a recall leaves to be missed, up to which such queries miss hardly any
 )
 
-// A sample is what a setting did for a trial.
+// spread returns the mean squared distance of the nearest row found to the next ones, in parts of
+// their mean squared distance to the query. It is about one where rows are all around the query,
+// and more in clusters.
+func (q *Query) spread(buf *Buffer) float32 {
+	found := q.found(buf).rows
+	n := min(spreadRows, len(found))
+	if n < 2 {
+		return 0
+	}
+	ids, apart := buf.group[:n-1], buf.apart[:n-1]
+	far, wide := 0.0, 0.0
+	for i, e := range found[1:n] {
+		ids[i] = e.ID &^ simd.Marked
+		far += float64(e.Dist)
+	}
+	q.g.load(&buf.first, found[0].ID&^simd.Marked)
+	q.g.measureL2(apart, &buf.first, ids)
+	for _, d := range apart {
+		wide += float64(d)
+	}
+	if far == 0 { // the rows are the query
+		return math.MaxFloat32
+	}
+	return float32(min(wide/far, math.MaxFloat32))
+}
+
+// easy reports whether a search may end with its first stage.
+func (q *Query) easy(s *Setting, buf *Buffer) bool {
+	dist, ok := q.found(buf).within(buf.rank)
+	return ok && dist <= s.Within && (s.Spread == 0 || q.spread(buf) >= s.Spread)
+}
+
+// A sample is the outcome of a setting for a trial.
 type sample struct {
 	found, nodes float32
 	dist         float32 // see trial.dist
+	spread       float32
 }
 
 // stages reports whether searches of a column may have two stages: where the trials tell enough to
-// choose among thousands of levels. A search for one row finds all or nothing, and midpoints found
-// 0.90 where 0.95 was promised. Of most kinds only 13 trials search for 300 rows and more.
+// choose among thousands of levels. Of most kinds only 13 trials search for 300 rows and more.
 func (b *builder) stages(column int) bool {
-	return b.planned && calibrated[column] >= leastStaged && calibrated[column] <= mostStaged
+	return b.planned && calibrated[column] <= mostStaged
 }
 
 // samplesOf returns the samples of a column, by trial.
@@ -41,7 +83,7 @@ func samplesOf(trials []trial, column int, of func(t *trial) *outcome) []sample 
 	all := make([]sample, len(trials))
 	for i := range trials {
 		o := of(&trials[i])
-		all[i] = sample{o.found[column], float32(o.nodes), o.dist[column]}
+		all[i] = sample{o.found[column], float32(o.nodes), o.dist[column], o.spread}
 	}
 	return all
 }
@@ -71,28 +113,23 @@ func (p *pair) far(t int) sample {
 }
 
 // level returns the level of a pair, without its figures.
-func (p *pair) level(within float32) level {
-	l := level{ef: p.first.ef, stopRatio: p.first.stopRatio, within: within, pair: p}
+func (p *pair) level(within, spread float32) level {
+	l := level{ef: p.first.ef, stopRatio: p.first.stopRatio, within: within, spread: spread, pair: p}
 	if p.second != nil {
 		l.beyond = Stage{p.second.ef, p.second.stopRatio}
 	}
 	return l
 }
 
-// pairs returns the searches of two stages that levels of one can make. The second is wider, or a
-// scan.
-func (b *builder) pairs(column int, some []level) (all []*pair) {
-	scan := b.scanNodes(calibrated[column])
-	for i := range some {
-		first := &some[i]
-		for j := range some {
-			if second := &some[j]; i != j && second.ef >= first.ef && second.recall > first.recall {
-				all = append(all, &pair{first: first, second: second, again: b.Quick()})
-			}
+// pairs returns the searches of two stages that levels of one can make, with this one first. The
+// second is wider, or a scan.
+func (b *builder) pairs(column int, first *level, some []level) (all []*pair) {
+	for j := range some {
+		if second := &some[j]; second != first && second.ef >= first.ef && second.recall > first.recall {
+			all = append(all, &pair{first: first, second: second, again: b.Quick()})
 		}
-		all = append(all, &pair{first: first, scan: scan})
 	}
-	return all
+	return append(all, &pair{first: first, scan: b.scanNodes(calibrated[column])})
 }
 
 // scanNodes returns how many expansions cost as much as a scan for k rows.
@@ -103,41 +140,68 @@ func (g *Graph) scanNodes(k int) float32 {
 	}))
 }
 
-// staged returns levels of two stages with their expansions and least recall. See complete for
-// their other figures.
-func (b *builder) staged(trials []trial, column int, tried []level) (levels []level) {
-	if !b.stages(column) {
+// A wantedFunc reports whether a level of two stages is worth keeping. found is the mean recall of
+// queries like the rows.
+type wantedFunc func(l *level, found float32) bool
+
+// staged returns the levels of two stages that are wanted, with their expansions and least recall.
+// See complete for their other figures.
+func (b *builder) staged(trials []trial, column int, tried []level, wanted wantedFunc) ([]level, error) {
+	some := b.pick(tried, coarser)
+	byFirst := make([][]level, len(some))
+	err := b.each(len(some), func(_ *workerScratch, i int) error {
+		byFirst[i] = b.stagedFrom(trials, column, b.pairs(column, &some[i], some), wanted)
 		return nil
-	}
+	})
+	return slices.Concat(byFirst...), err
+}
+
+// stagedFrom is staged for pairs with the same first level.
+func (b *builder) stagedFrom(trials []trial, column int, pairs []*pair,
+	wanted wantedFunc) (levels []level) {
 	horizon := b.head.horizons[column]
-	order := make([]int, len(trials))
-	for i := range order {
-		order[i] = i
+	near := pairs[0].first.samples
+	order := make([]int, len(near))
+	bounds := make([]float32, len(near)) // on the spread
+	for i, s := range near {
+		order[i], bounds[i] = i, s.spread
 	}
-	var sorted *level // whose distances order is sorted by
-	for _, p := range b.pairs(column, b.pick(tried, coarser)) {
-		if near := p.first.samples; sorted != p.first {
-			sorted = p.first
-			slices.SortFunc(order, func(x, y int) int { // the nearest first
-				return cmp.Or(cmp.Compare(near[x].dist, near[y].dist), cmp.Compare(x, y))
-			})
-		}
-		var sums [kinds]moments
+	slices.SortFunc(order, func(x, y int) int { // the nearest first
+		return cmp.Or(cmp.Compare(near[x].dist, near[y].dist), cmp.Compare(x, y))
+	})
+	slices.Sort(bounds)
+	tries := 1 // with more results, the nearest ten tell too little
+	if calibrated[column] <= spreadRows {
+		tries = spreads
+	}
+	far := make([]sample, len(near))
+	for _, p := range pairs {
+		var all [kinds]moments // with both stages
 		for t := range trials {
-			s := p.far(t)
-			sums[trials[t].kind].add(float64(s.found), float64(s.nodes), 1)
+			far[t] = p.far(t)
+			all[trials[t].kind].add(float64(far[t].found), float64(far[t].nodes), 1)
 		}
-		for n, t := range order {
-			m, far, near := &sums[trials[t].kind], p.far(t), p.first.samples[t]
-			if horizon > 0 && near.dist > horizon {
-				break
+		for i := range tries {
+			least := float32(0)
+			if i > 0 {
+				least = bounds[i*len(bounds)/spreads]
 			}
-			m.add(float64(far.found), float64(far.nodes), -1)
-			m.add(float64(near.found), float64(near.nodes), 1)
-			if (n+1)*thresholds/len(order) > n*thresholds/len(order) && near.dist > 0 {
-				l := p.level(near.dist)
-				l.expect(&sums)
-				levels = append(levels, l)
+			sums := all
+			for n, t := range order {
+				if horizon > 0 && near[t].dist > horizon {
+					break
+				}
+				if near[t].spread >= least {
+					m := &sums[trials[t].kind]
+					m.add(float64(far[t].found), float64(far[t].nodes), -1)
+					m.add(float64(near[t].found), float64(near[t].nodes), 1)
+				}
+				if (n+1)*thresholds/len(order) > n*thresholds/len(order) && near[t].dist > 0 {
+					l := p.level(near[t].dist, least)
+					if l.expect(&sums); wanted(&l, float32(sums[likeRows].sum/sums[likeRows].n)) {
+						levels = append(levels, l)
+					}
+				}
 			}
 		}
 	}
@@ -149,7 +213,7 @@ func (b *builder) complete(trials []trial, l *level) {
 	var sums [kinds]moments
 	for t := range trials {
 		s := l.pair.first.samples[t]
-		if s.dist > l.within {
+		if s.dist > l.within || s.spread < l.spread {
 			s = l.pair.far(t)
 		}
 		sums[trials[t].kind].add(float64(s.found), float64(s.nodes), 1)
@@ -159,26 +223,39 @@ func (b *builder) complete(trials []trial, l *level) {
 }
 
 // keep returns the levels to keep, cheapest first. Two stages are for recalls that one gives only
-// at the price of a scan. Below, one stage finds as much in less time.
-func (b *builder) keep(trials []trial, column int, tried []level) []level {
+// at the price of a scan, and where they spare queries like the rows much of the work: see spares.
+func (b *builder) keep(trials []trial, column int, tried []level) ([]level, error) {
 	chosen := b.pick(tried, finer)
-	most := float32(0)
-	for i := range chosen {
-		if b.worth(&chosen[i], column) {
-			most = max(most, chosen[i].recall)
+	if b.stages(column) {
+		most := float32(0)
+		for i := range chosen {
+			if b.worth(&chosen[i], column) {
+				most = max(most, chosen[i].recall)
+			}
 		}
+		pairs, err := b.staged(trials, column, tried, func(l *level, found float32) bool {
+			return (l.recall > most || l.recall >= fromRecall && l.spares(found, chosen)) && b.worth(l, column)
+		})
+		if err != nil {
+			return nil, err
+		}
+		pairs = b.pick(pairs, finer)
+		for i := range pairs {
+			b.complete(trials, &pairs[i])
+		}
+		chosen = append(chosen, pairs[:min(len(pairs), maxLevels-len(chosen))]...)
 	}
-	pairs := slices.DeleteFunc(b.staged(trials, column, tried), func(l level) bool {
-		return l.recall <= most || !b.worth(&l, column)
-	})
-	pairs = b.pick(pairs, finer)
-	for i := range pairs {
-		b.complete(trials, &pairs[i])
-	}
-	chosen = append(chosen, pairs[:min(len(pairs), maxLevels-len(chosen))]...)
 	b.sortByCost(chosen)
 	for i := range chosen {
 		chosen[i].samples, chosen[i].pair = nil, nil
 	}
-	return chosen
+	return chosen, nil
+}
+
+// spares reports whether a level of two stages takes clearly fewer expansions for queries like the
+// rows than the first level of one stage with its recall, and finds nearly all of them, or as much.
+func (l *level) spares(found float32, one []level) bool {
+	i := slices.IndexFunc(one, func(o level) bool { return o.recall >= l.recall })
+	return i >= 0 && l.usual <= savings*one[i].usual &&
+		(1-found <= hardlyAny*(1-l.recall) || found >= one[i].measured.recall[likeRows])
 }

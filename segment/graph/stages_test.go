@@ -1,19 +1,22 @@
 package graph
 
 import (
+	"encoding/binary"
 	"errors"
 	"math"
+	"math/rand/v2"
 	"reflect"
 	"slices"
 	"testing"
 
 	"github.com/vecbolt/vecbolt/internal/bitset"
 	"github.com/vecbolt/vecbolt/internal/fileformat"
+	"github.com/vecbolt/vecbolt/simd"
 )
 
-// TestStages: a search of two stages is the first one if that finds rows near the query, and
-// otherwise the second one, without more work than that, or in the quick layout with the work of
-// both. Under a filter it is the second one.
+// TestStages: a search of two stages is the first one if that finds rows near the query that are
+// not near each other, and otherwise the second one, without more work than that, or in the quick
+// layout with the work of both. Under a filter it is the second one.
 func TestStages(t *testing.T) {
 	for _, set := range []struct {
 		layout uint32
@@ -47,7 +50,16 @@ func TestStages(t *testing.T) {
 			both.Within, both.Beyond = last, wide.stage()
 			near, _ := find(both, nil)
 			under, _ := find(both, half)
-			both.Within = math.Nextafter32(last, 0)
+			var buf Buffer
+			if _, _, err := q.Find(10, narrow, nil, &buf); err != nil {
+				t.Fatal(err)
+			}
+			spread := q.spread(&buf)
+			both.Spread = spread
+			spreadOut, _ := find(both, nil)
+			both.Spread = math.Nextafter32(spread, math.MaxFloat32)
+			between, _ := find(both, nil)
+			both.Within, both.Spread = math.Nextafter32(last, 0), 0
 			far, _ := find(both, nil)
 			if layout == quick {
 				second.stats.Expanded += first.stats.Expanded
@@ -56,7 +68,8 @@ func TestStages(t *testing.T) {
 			for _, c := range []struct {
 				name      string
 				got, want answer
-			}{{"near", near, first}, {"far", far, second}, {"filtered", under, filtered}} {
+			}{{"near", near, first}, {"far", far, second}, {"filtered", under, filtered},
+				{"spread out", spreadOut, first}, {"between", between, second}} {
 				if !reflect.DeepEqual(c.got, c.want) || c.got.err != nil {
 					t.Errorf("%+v, query %d, %s: %+v, want %+v", set, i, c.name, c.got, c.want)
 				}
@@ -74,6 +87,75 @@ func TestStages(t *testing.T) {
 	}
 }
 
+// TestSpread compares the spread with one computed from the points of the records, for rows around
+// a query, and on one side of it.
+func TestSpread(t *testing.T) {
+	for _, set := range walks {
+		r := rand.New(rand.NewPCG(3, 4))
+		side := normal(r, set.dim, 1)
+		d := &data{dim: set.dim}
+		for i := range 600 {
+			v := normal(r, set.dim, 0.1)
+			if i%2 == 0 {
+				for j := range v {
+					v[j] += side[j]
+				}
+			}
+			d.vecs = append(d.vecs, v...)
+		}
+		g := d.graph(t, fileformat.L2, Options{quiet: true, layout: set.layout})
+		point := func(row uint32) []float64 {
+			p := make([]float64, set.dim)
+			coded, tail := g.parts(row)
+			scale := math.Float32frombits(binary.LittleEndian.Uint32(tail))
+			for i := range p {
+				p[i] = float64(scale) * float64(int(coded[i])-128)
+			}
+			return p
+		}
+		distance := func(x, y []float64) (sum float64) {
+			for i := range x {
+				sum += (x[i] - y[i]) * (x[i] - y[i])
+			}
+			return sum
+		}
+		beside := make([]float32, set.dim) // and the rows at side are behind those around zero
+		for i := range beside {
+			beside[i] = -side[i]
+		}
+		for _, c := range []struct {
+			name     string
+			query    []float32
+			from, to float64
+		}{{"around", make([]float32, set.dim), 0.9, 3}, {"on one side", beside, 0, 0.3}} {
+			q := g.Query(c.query)
+			var buf Buffer
+			if _, _, err := q.Find(10, Setting{EF: 40}, nil, &buf); err != nil {
+				t.Fatal(err)
+			}
+			found := q.found(&buf).rows[:spreadRows]
+			wide, far := 0.0, 0.0
+			for _, e := range found[1:] {
+				wide += distance(point(found[0].ID&^simd.Marked), point(e.ID&^simd.Marked))
+				far += float64(e.Dist)
+			}
+			got := float64(q.spread(&buf))
+			if math.Abs(got-wide/far) > 1e-3*got || got < c.from || got > c.to {
+				t.Errorf("%+v, %s: spread %g, want %g, from %g to %g", set, c.name, got, wide/far, c.from, c.to)
+			}
+		}
+	}
+	d := &data{dim: 2, vecs: []float32{0, 0, 1, 1}}
+	q := d.graph(t, fileformat.L2, Options{quiet: true}).Query(d.row(0))
+	var buf Buffer
+	if _, _, err := q.Find(1, Setting{EF: 1}, nil, &buf); err != nil {
+		t.Fatal(err)
+	}
+	if got := q.spread(&buf); got != 0 {
+		t.Errorf("the spread of one row is %g", got)
+	}
+}
+
 // TestStageOfFewRows: with fewer rows than the first stage asks about, a search has its second one.
 func TestStageOfFewRows(t *testing.T) {
 	d, queries := make1("latent", 24, 6, 1)
@@ -88,7 +170,7 @@ func TestStageOfFewRows(t *testing.T) {
 // TestStagedLevels: levels of two stages state what searches do, also with a scan for far queries.
 func TestStagedLevels(t *testing.T) {
 	const c, k = 1, 10
-	staged := map[bool]int{} // with a scan or without
+	staged, bounded := map[bool]int{}, 0 // with a scan or without; with a bound on the spread
 	for _, set := range []struct {
 		name      string
 		dim, rows int
@@ -112,6 +194,9 @@ func TestStagedLevels(t *testing.T) {
 			}
 			scan := l.beyond == Stage{}
 			staged[scan]++
+			if l.spread > 0 {
+				bounded++
+			}
 			levels++
 			if err := b.each(len(trials), func(w *workerScratch, i int) error {
 				t := &trials[i]
@@ -143,7 +228,7 @@ func TestStagedLevels(t *testing.T) {
 			t.Errorf("%+v: no level of two stages", set)
 		}
 	}
-	if staged[false] == 0 || staged[true] == 0 {
-		t.Errorf("levels of two stages, by whether the second is a scan: %v", staged)
+	if staged[false] == 0 || staged[true] == 0 || bounded == 0 {
+		t.Errorf("levels of two stages, by whether the second is a scan: %v; with a bound on the spread: %d", staged, bounded)
 	}
 }
