@@ -175,10 +175,8 @@ type Buffer struct {
 	look          int              // under a guard: the search is judged after this many expansions
 	ids           []uint32
 	dists         []float32
-	others        []float32           // distances of excluded rows
-	first         simd.CodedVector    // see spread
-	apart         [spreadRows]float32 // likewise
-	group         [spreadRows]uint32  // likewise
+	others        []float32 // distances of excluded rows
+	spread        spreadBuffer
 	rows          []uint32
 	hits          []Hit
 	stats         Stats

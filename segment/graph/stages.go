@@ -9,12 +9,11 @@ import (
 	"github.com/vecbolt/vecbolt/simd"
 )
 
-// A search of two stages ends after a narrow one if that tells that the query is easy. Otherwise it
-// goes on with a wider beam, or an exact scan follows. Two figures tell. The first is how far the
-// rows found are: noise, sparse vectors and outliers are far from all. The second is how far they
-// are from each other, in parts of that: see spread. The nearest rows of a mean of two rows are
-// near both, but a narrow search finds those near one, and these are much nearer to each other than
-// to the query.
+// A search of two stages begins with a narrow beam, which is enough for easy queries. For hard
+// ones it goes on with a wider beam, or an exact scan follows. Two figures tell hard queries: the
+// distance of the rows found, and their spread. Noise, sparse vectors and outliers are far from all
+// rows. A mean of two rows has neighbours near both, but a narrow beam finds those near one, and
+// these are much nearer to each other than to the query.
 //
 // Some hard queries look easy by both. So the calibration measures the recall of every kind of
 // queries with both stages.
@@ -24,14 +23,23 @@ import (
 
 // Parameters of searches of two stages.
 const (
-	thresholds = 24  // distances tried within which a search ends with the first stage
-	spreads    = 8   // spreads tried from which it does
-	spreadRows = 10  // rows of which the spread is measured, and most results of searches that it ends
-	mostStaged = 100 // results of searches that have two stages
-	fromRecall = 0.8 // recall from which two stages replace one
-	savings    = 0.7 // share of its expansions, for queries like the rows, up to which they do
-	hardlyAny  = 0.1 // share of what a recall leaves to be missed, up to which such queries miss hardly any
+	mostStaged = 100 // results of a search with two stages, at most
+	thresholds = 24  // bounds on the distance that the calibration tries
+	spreads    = 8   // bounds on the spread that it tries
+	spreadRows = 10  // the spread is of this many rows; of more results it tells too little
+
+	// Two stages replace one if queries like the rows gain: see spares.
+	fromRecall = 0.8 // least recall of such a level
+	mostCost   = 0.7 // most expansions, in parts of the number with one stage
+	mostMissed = 0.1 // most that may be missed, in parts of 1 - recall
 )
+
+// A spreadBuffer is memory of Query.spread.
+type spreadBuffer struct {
+	nearest simd.CodedVector
+	ids     [spreadRows]uint32
+	dists   [spreadRows]float32
+}
 
 // spread returns the mean squared distance of the nearest row found to the next ones, in parts of
 // their mean squared distance to the query. It is about one where rows are all around the query,
@@ -42,21 +50,21 @@ func (q *Query) spread(buf *Buffer) float32 {
 	if n < 2 {
 		return 0
 	}
-	ids, apart := buf.group[:n-1], buf.apart[:n-1]
-	far, wide := 0.0, 0.0
+	nearest, ids, dists := &buf.spread.nearest, buf.spread.ids[:n-1], buf.spread.dists[:n-1]
+	far, apart := 0.0, 0.0
 	for i, e := range found[1:n] {
 		ids[i] = e.ID &^ simd.Marked
 		far += float64(e.Dist)
 	}
-	q.g.load(&buf.first, found[0].ID&^simd.Marked)
-	q.g.measureL2(apart, &buf.first, ids)
-	for _, d := range apart {
-		wide += float64(d)
+	q.g.load(nearest, found[0].ID&^simd.Marked)
+	q.g.measureL2(dists, nearest, ids)
+	for _, d := range dists {
+		apart += float64(d)
 	}
 	if far == 0 { // the rows are the query
 		return math.MaxFloat32
 	}
-	return float32(min(wide/far, math.MaxFloat32))
+	return float32(min(apart/far, math.MaxFloat32))
 }
 
 // easy reports whether a search may end with its first stage.
@@ -122,14 +130,14 @@ func (p *pair) level(within, spread float32) level {
 }
 
 // pairs returns the searches of two stages that levels of one can make, with this one first. The
-// second is wider, or a scan.
-func (b *builder) pairs(column int, first *level, some []level) (all []*pair) {
+// second is wider, or a scan, which costs as much as so many expansions.
+func (b *builder) pairs(first *level, some []level, scan float32) (all []*pair) {
 	for j := range some {
 		if second := &some[j]; second != first && second.ef >= first.ef && second.recall > first.recall {
 			all = append(all, &pair{first: first, second: second, again: b.Quick()})
 		}
 	}
-	return append(all, &pair{first: first, scan: b.scanNodes(calibrated[column])})
+	return append(all, &pair{first: first, scan: scan})
 }
 
 // scanNodes returns how many expansions cost as much as a scan for k rows.
@@ -147,10 +155,10 @@ type wantedFunc func(l *level, found float32) bool
 // staged returns the levels of two stages that are wanted, with their expansions and least recall.
 // See complete for their other figures.
 func (b *builder) staged(trials []trial, column int, tried []level, wanted wantedFunc) ([]level, error) {
-	some := b.pick(tried, coarser)
+	some, scan := b.pick(tried, coarser), b.scanNodes(calibrated[column])
 	byFirst := make([][]level, len(some))
 	err := b.each(len(some), func(_ *workerScratch, i int) error {
-		byFirst[i] = b.stagedFrom(trials, column, b.pairs(column, &some[i], some), wanted)
+		byFirst[i] = b.stagedFrom(trials, column, b.pairs(&some[i], some, scan), wanted)
 		return nil
 	})
 	return slices.Concat(byFirst...), err
@@ -170,7 +178,7 @@ func (b *builder) stagedFrom(trials []trial, column int, pairs []*pair,
 		return cmp.Or(cmp.Compare(near[x].dist, near[y].dist), cmp.Compare(x, y))
 	})
 	slices.Sort(bounds)
-	tries := 1 // with more results, the nearest ten tell too little
+	tries := 1 // without a bound
 	if calibrated[column] <= spreadRows {
 		tries = spreads
 	}
@@ -252,10 +260,11 @@ func (b *builder) keep(trials []trial, column int, tried []level) ([]level, erro
 	return chosen, nil
 }
 
-// spares reports whether a level of two stages takes clearly fewer expansions for queries like the
-// rows than the first level of one stage with its recall, and finds nearly all of them, or as much.
+// spares reports whether a level of two stages is better for queries like the rows, of which it
+// finds so much, than the first level of one stage with its recall: it takes clearly fewer
+// expansions, and misses hardly any rows, or no more.
 func (l *level) spares(found float32, one []level) bool {
 	i := slices.IndexFunc(one, func(o level) bool { return o.recall >= l.recall })
-	return i >= 0 && l.usual <= savings*one[i].usual &&
-		(1-found <= hardlyAny*(1-l.recall) || found >= one[i].measured.recall[likeRows])
+	return i >= 0 && l.usual <= mostCost*one[i].usual &&
+		(1-found <= mostMissed*(1-l.recall) || found >= one[i].measured.recall[likeRows])
 }

@@ -1,7 +1,6 @@
 package graph
 
 import (
-	"encoding/binary"
 	"errors"
 	"math"
 	"math/rand/v2"
@@ -104,20 +103,14 @@ func TestSpread(t *testing.T) {
 			d.vecs = append(d.vecs, v...)
 		}
 		g := d.graph(t, fileformat.L2, Options{quiet: true, layout: set.layout})
-		point := func(row uint32) []float64 {
-			p := make([]float64, set.dim)
-			coded, tail := g.parts(row)
-			scale := math.Float32frombits(binary.LittleEndian.Uint32(tail))
+		point := func(e simd.Neighbour) []float32 {
+			p := make([]float32, set.dim)
+			coded, tail := g.parts(e.ID &^ simd.Marked)
+			scale, _ := tailOf(tail)
 			for i := range p {
-				p[i] = float64(scale) * float64(int(coded[i])-128)
+				p[i] = scale * float32(int(coded[i])-128)
 			}
 			return p
-		}
-		distance := func(x, y []float64) (sum float64) {
-			for i := range x {
-				sum += (x[i] - y[i]) * (x[i] - y[i])
-			}
-			return sum
 		}
 		beside := make([]float32, set.dim) // and the rows at side are behind those around zero
 		for i := range beside {
@@ -136,7 +129,7 @@ func TestSpread(t *testing.T) {
 			found := q.found(&buf).rows[:spreadRows]
 			wide, far := 0.0, 0.0
 			for _, e := range found[1:] {
-				wide += distance(point(found[0].ID&^simd.Marked), point(e.ID&^simd.Marked))
+				wide += simd.L264(point(found[0]), point(e))
 				far += float64(e.Dist)
 			}
 			got := float64(q.spread(&buf))
