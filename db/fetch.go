@@ -42,13 +42,24 @@ func fetch(ctx context.Context, ver *engine.Version, v *engine.View, q *Query, a
 		unknown = unknown || r.ID == ""
 	}
 	read := func(tx *meta.Tx) (err error) {
+		var all [][]byte
+		if stored {
+			all, err = v.StoredAll(tx, len(a.Rows), func(i int) (*engine.Part, int) {
+				return a.Rows[i].Part, a.Rows[i].Row
+			})
+			if err != nil {
+				return err
+			}
+		}
 		for i := range a.Rows {
 			if err = ctx.Err(); err != nil {
 				return err
 			}
 			h, d := &a.Rows[i], &hits[i].Document
 			switch {
-			case stored || h.ID == "":
+			case stored:
+				err = decodeDocument(h.Part, h.Row, all[i], q.Select, d)
+			case h.ID == "":
 				if err = readDocument(tx, v, h.Part, h.Row, q.Select, d); err == nil {
 					ver.Files.IDs.Put(h.Part.Nums[h.Row], d.ID)
 				}
@@ -83,7 +94,12 @@ func readDocument(tx *meta.Tx, v *engine.View, p *engine.Part, row int, want Sel
 	if err != nil {
 		return err
 	}
-	if err := d.decode(b, want); err != nil {
+	return decodeDocument(p, row, b, want, d)
+}
+
+// decodeDocument is readDocument for a document whose stored form is at hand.
+func decodeDocument(p *engine.Part, row int, stored []byte, want Select, d *Document) (err error) {
+	if err := d.decode(stored, want); err != nil {
 		return engine.CorruptDocument(p.Nums[row], err)
 	}
 	if want.has(WithVector) {

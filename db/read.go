@@ -112,33 +112,54 @@ func (c *Collection) GetMany(ctx context.Context, ids []string, want Select) ([]
 			break
 		}
 		err = c.db.engine.Read(ver, func(tx *meta.Tx) error {
-			for i := lo; i < min(lo+perTx, len(ids)); i++ {
-				if err := ctx.Err(); err != nil {
-					return err
-				}
-				num, err := ver.Num(tx, v, ids[i])
-				if err != nil || num == 0 {
-					if err != nil {
-						return err
-					}
-					continue
-				}
-				p, row, ok := v.Locate(num)
-				if !ok {
-					return engine.MissingRow(v.Def.Name, ids[i], num)
-				}
-				docs[i] = &Document{}
-				if err := readDocument(tx, v, p, row, want, docs[i]); err != nil {
-					return err
-				}
-			}
-			return nil
+			return get(ctx, ver, v, tx, ids[lo:min(lo+perTx, len(ids))], want, docs[lo:])
 		})
 	}
 	if err != nil {
 		return nil, c.wrap("get", err)
 	}
 	return docs, nil
+}
+
+// get is GetMany in one transaction.
+func get(
+	ctx context.Context, ver *engine.Version, v *engine.View, tx *meta.Tx, ids []string, want Select, docs []*Document,
+) error {
+	type place struct {
+		doc, row int
+		part     *engine.Part
+	}
+	places := make([]place, 0, len(ids))
+	for i, id := range ids {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		num, err := ver.Num(tx, v, id)
+		if err != nil {
+			return err
+		}
+		if num == 0 {
+			continue
+		}
+		part, row, ok := v.Locate(num)
+		if !ok {
+			return engine.MissingRow(v.Def.Name, id, num)
+		}
+		places = append(places, place{i, row, part})
+	}
+	stored, err := v.StoredAll(tx, len(places), func(i int) (*engine.Part, int) {
+		return places[i].part, places[i].row
+	})
+	if err != nil {
+		return err
+	}
+	for i, at := range places {
+		docs[at.doc] = &Document{}
+		if err := decodeDocument(at.part, at.row, stored[i], want, docs[at.doc]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // A ListQuery asks for a page of documents in ascending order of id (bytewise).

@@ -229,6 +229,30 @@ func (v *View) Stored(tx *meta.Tx, p *Part, row int) ([]byte, error) {
 	return b, nil
 }
 
+// StoredAll returns the stored forms of n documents. It is faster than Stored for each.
+func (v *View) StoredAll(tx *meta.Tx, n int, place func(i int) (p *Part, row int)) ([][]byte, error) {
+	all := make([][]byte, n)
+	nums, where := make([]uint64, 0, n), make([]int, 0, n) // of documents in meta.bolt
+	for i := range all {
+		if p, row := place(i); p.docs != nil {
+			all[i] = p.docs[row]
+		} else {
+			nums, where = append(nums, p.Nums[row]), append(where, i)
+		}
+	}
+	found := make([][]byte, len(nums))
+	if err := tx.Payloads(v.Def.ID, nums, found); err != nil {
+		return nil, err
+	}
+	for i, b := range found {
+		if b == nil {
+			return nil, MissingDocument(v.Def.Name, nums[i])
+		}
+		all[where[i]] = b
+	}
+	return all, nil
+}
+
 // IDAt returns the id of the document at a row.
 func (v *View) IDAt(tx *meta.Tx, p *Part, row int) (string, error) {
 	b, err := v.Stored(tx, p, row)

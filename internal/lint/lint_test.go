@@ -48,7 +48,7 @@ var imports = map[string][]string{
 
 	"internal/formattest": {"internal/codec", "internal/fileformat", "simd", "github.com/google/go-cmp/cmp"},
 	"internal/meta": {"go.etcd.io/bbolt", "go.etcd.io/bbolt/errors", "internal/boltcheck", "internal/codec", "internal/fileformat",
-		"internal/vfs", "segment"},
+		"internal/vfs", "segment", "simd"},
 	"segment/terms": {"internal/bitset", "internal/blocks", "internal/codec", "internal/fileformat", "internal/topk", "text"},
 	"text": append(stemmers, "github.com/blevesearch/snowballstem", "github.com/clipperhouse/uax29/v2/words",
 		"golang.org/x/text/cases", "golang.org/x/text/unicode/norm"),

@@ -2,6 +2,7 @@ package meta
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 )
@@ -106,6 +107,59 @@ func BenchmarkDocument(b *testing.B) {
 		_, ok, err := tx.Document(1, uint64(i*7919%benchDocs)+1)
 		return ok, err
 	})
+}
+
+// BenchmarkPayloads reads ten documents in a transaction of their own: one by one, and together.
+// The pages of the store are verified on first use.
+func BenchmarkPayloads(b *testing.B) {
+	const all = 10 * benchDocs
+	s, _ := filled(b)
+	for n := uint64(benchDocs); n < all; n += benchDocs {
+		err := s.Update(func(tx *Tx) (err error) {
+			for i := uint64(1); i <= benchDocs && err == nil; i++ {
+				err = tx.PutDocument(1, n+i, make([]byte, 200))
+			}
+			return err
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := s.Seal(); err != nil {
+		b.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		b.Fatal(err)
+	}
+	s = open(b, s.fs, Options{})
+	docs, payloads := make([]uint64, 10), make([][]byte, 10)
+	for _, way := range []struct {
+		name string
+		read func(tx *Tx) error
+	}{
+		{"one by one", func(tx *Tx) (err error) {
+			for i, doc := range docs {
+				if payloads[i], _, err = tx.Document(1, doc); err != nil {
+					return err
+				}
+			}
+			return nil
+		}},
+		{"together", func(tx *Tx) error { return tx.Payloads(1, docs, payloads) }},
+	} {
+		b.Run(way.name, func(b *testing.B) {
+			rng := rand.New(rand.NewPCG(1, 2))
+			b.ReportAllocs()
+			for b.Loop() {
+				for i := range docs {
+					docs[i] = 1 + rng.Uint64N(all)
+				}
+				if err := s.View(way.read); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
 }
 
 func BenchmarkID(b *testing.B) {

@@ -56,7 +56,7 @@ func (tx *Tx) checkTallies() error {
 
 func (t *table) checkTally(want tally) error {
 	var sum tally
-	cur := t.bucket.Cursor()
+	cur := t.iterate().Cursor()
 	for k, v := cur.First(); k != nil; k, v = cur.Next() {
 		sum.add(k, v)
 	}
@@ -92,7 +92,7 @@ func (s *Store) Check(ctx context.Context, report func(file, bucket, key, detail
 		return err // bbolt must not walk a damaged file
 	}
 	err = s.transact(false, func(b *bbolt.Tx) error {
-		c.tx = &Tx{store: s, bolt: b}
+		c.tx = s.reader(b, nil)
 		return c.records()
 	})
 	var bad *fileformat.CorruptError
@@ -173,7 +173,7 @@ func (c *checker) pause() error {
 // differs from want.
 func (c *checker) each(t *table, want *tally, fn func(key, payload []byte) error) error {
 	var sum tally
-	cur := t.bucket.Cursor()
+	cur := t.iterate().Cursor()
 	for k, v := cur.First(); k != nil; k, v = cur.Next() {
 		if err := c.pause(); err != nil {
 			return err

@@ -19,6 +19,37 @@ func (tx *Tx) Document(coll uint32, doc uint64) (payload []byte, ok bool, err er
 	return t.get(tx.key)
 }
 
+// Payloads sets payloads[i] to the payload of docs[i], as Document returns it, nil if it does not
+// exist. A lookup waits for memory several times; here the lookups of many documents wait together.
+// It is for transactions that read.
+func (tx *Tx) Payloads(coll uint32, docs []uint64, payloads [][]byte) error {
+	t, err := tx.documents(coll)
+	if t == nil {
+		clear(payloads)
+		return err
+	}
+	var leaves [together]node
+	for len(docs) > 0 {
+		n := min(together, len(docs))
+		if err := t.tree.leaves(docs[:n], &leaves); err != nil {
+			return err
+		}
+		for i, doc := range docs[:n] {
+			tx.key = appendU64(tx.key[:0], doc)
+			v, bucket, err := t.tree.in(leaves[i], tx.key)
+			if err = t.wanted(tx.key, bucket, err); err == nil && v != nil {
+				v, err = t.verify(tx.key, v)
+			}
+			if err != nil {
+				return err
+			}
+			payloads[i] = v
+		}
+		docs, payloads = docs[n:], payloads[n:]
+	}
+	return nil
+}
+
 // PutDocument stores a copy of payload. Ascending numbers are fastest.
 func (tx *Tx) PutDocument(coll uint32, doc uint64, payload []byte) error {
 	t, err := tx.change((*Tx).documents, coll)
@@ -165,13 +196,16 @@ func (tx *Tx) History(coll uint32, id string, after uint64) (old uint64, ok bool
 	if err != nil || !validID(id) || after+1 == 0 {
 		return 0, false, err
 	}
+	if t.empty() {
+		return 0, false, nil
+	}
 	tx.key = appendOwner(tx.key[:0], coll, id)
 	owner := len(tx.key)
 	tx.key = appendU64(tx.key, after+1)
-	if err := t.verified.extendTo(tx.key); err != nil {
+	k, v, err := t.seek(tx.key)
+	if err != nil {
 		return 0, false, err
 	}
-	k, v := t.cursor.Seek(tx.key)
 	if len(k) != len(tx.key) || !bytes.Equal(k[:owner], tx.key[:owner]) {
 		return 0, false, nil
 	}

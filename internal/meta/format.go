@@ -78,7 +78,7 @@ func bucketName(tag uint8, coll uint32) string { return string(appendBucketName(
 // seedOf returns the initial value for the checksums of a bucket's values. It identifies the
 // bucket.
 func seedOf(tag uint8, coll uint32) uint32 {
-	return codec.CRC([]byte{tag}, binary.LittleEndian.AppendUint32(nil, coll))
+	return codec.CRC(binary.LittleEndian.AppendUint32([]byte{tag}, coll))
 }
 
 // appendValue appends the stored form of payload under key.

@@ -51,7 +51,7 @@ func (tx *Tx) SalvageIDs(coll uint32, fn func(id string, doc uint64) error, bad 
 
 // salvage calls fn with every record, and the error of a damaged record.
 func (t *table) salvage(fn func(key, payload []byte, err error) error) error {
-	c := t.bucket.Cursor()
+	c := t.iterate().Cursor()
 	for k, v := c.First(); k != nil; k, v = c.Next() {
 		payload, err := t.verify(k, v)
 		if err := fn(k, payload, err); err != nil {

@@ -347,7 +347,14 @@ func (s *Store) View(fn func(*Tx) error) error {
 	if s.bolt == nil {
 		return ErrClosed
 	}
-	return s.transact(false, func(b *bbolt.Tx) error { return fn(&Tx{store: s, bolt: b, sums: s.sums.Load()}) })
+	return s.transact(false, func(b *bbolt.Tx) error { return fn(s.reader(b, s.sums.Load())) })
+}
+
+// reader returns a Tx that reads, and verifies pages by sums.
+func (s *Store) reader(b *bbolt.Tx, sums *pageSums) *Tx {
+	tx := &Tx{store: s, bolt: b, pages: pagesOf(b, s.name, sums)}
+	tx.buckets = tree{pages: &tx.pages, root: uint64(b.Cursor().Bucket().Root())}
+	return tx
 }
 
 // Update calls fn with a transaction that may change the store, and commits it durably when fn

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"path"
-	"sort"
-	"sync"
 	"sync/atomic"
 
 	"github.com/vecbolt/vecbolt/internal/boltcheck"
@@ -36,9 +34,7 @@ type pageSums struct {
 	seen []atomic.Uint64 // a bit for each page that was verified, or is free
 	all  atomic.Bool     // every page was verified
 
-	// Caches, because lookups visit the same pages again and again.
-	leaves   []atomic.Uint64 // a bit for each leaf that was verified with its overflow pages
-	branches sync.Map        // page → bytes of a branch page
+	nodes []atomic.Uint64 // a bit for each page that was verified with its overflow pages
 }
 
 // encodeSums returns the checksum file for the pages of f that are in use under root.
@@ -124,8 +120,8 @@ func newPageSums(b []byte, f *vfs.File, root boltcheck.Root) (*pageSums, error) 
 		return nil, err
 	}
 	p := &pageSums{db: db, name: f.Name(), file: f, root: root.Root, sums: sums,
-		seen: make([]atomic.Uint64, len(sums)/64+1), leaves: make([]atomic.Uint64, len(sums)/64+1)}
-	if _, err := p.node(root.Freelist); err != nil {
+		seen: make([]atomic.Uint64, len(sums)/64+1), nodes: make([]atomic.Uint64, len(sums)/64+1)}
+	if err := p.check(root.Freelist); err != nil {
 		return nil, err
 	}
 	free, err := boltcheck.FreePages(f, root)
@@ -178,100 +174,49 @@ func (p *pageSums) bad() (errs []error, err error) {
 	return errs, err
 }
 
-// node verifies a page with its overflow pages. For a branch page it returns the bytes, which must
-// not be changed.
-func (p *pageSums) node(page uint64) ([]byte, error) {
-	const size = boltcheck.PageSize
+// check verifies a page with its overflow pages.
+func (p *pageSums) check(page uint64) error {
 	if page < 2 || page >= uint64(len(p.sums)) {
-		return nil, p.invalid(page, "page %d of %d", page, len(p.sums))
+		return p.invalid(page, "page %d of %d", page, len(p.sums))
 	}
-	if p.leaves[page/64].Load()>>(page%64)&1 != 0 {
-		return nil, nil
+	if p.all.Load() || p.nodes[page/64].Load()>>(page%64)&1 != 0 {
+		return nil
 	}
-	if b, ok := p.branches.Load(page); ok {
-		return b.([]byte), nil
-	}
-	read := func(page uint64, b []byte) error {
-		if _, err := p.file.ReadAt(b, int64(page)*size); err != nil {
+	buf := make([]byte, pageSize)
+	read := func(page uint64) error {
+		if _, err := p.file.ReadAt(buf, int64(page)*pageSize); err != nil {
 			return readError(p.name, page, err)
 		}
-		return p.verify(page, b)
+		return p.verify(page, buf)
 	}
-	buf := make([]byte, size)
-	if err := read(page, buf); err != nil {
-		return nil, err
+	if err := read(page); err != nil {
+		return err
 	}
-	more := uint64(binary.NativeEndian.Uint32(buf[12:]))
+	more := node(buf).more()
 	if more >= uint64(len(p.sums))-page {
-		return nil, p.invalid(page, "%d overflow pages", more)
+		return p.invalid(page, "%d overflow pages", more)
 	}
-	branch := binary.NativeEndian.Uint16(buf[8:])&flagBranch != 0
-	next := make([]byte, min(more, 1)*size)
-	for i := range more {
-		if !branch && p.verified(page+1+i) {
+	for next := page + 1; next <= page+more; next++ {
+		if p.verified(next) {
 			continue
 		}
-		if err := read(page+1+i, next); err != nil {
-			return nil, err
-		}
-		if branch {
-			buf = append(buf, next...)
+		if err := read(next); err != nil {
+			return err
 		}
 	}
-	if !branch {
-		p.leaves[page/64].Or(1 << (page % 64))
-		return nil, nil
-	}
-	p.branches.Store(page, buf)
-	return buf, nil
+	p.nodes[page/64].Or(1 << (page % 64))
+	return nil
 }
 
 func (p *pageSums) invalid(page uint64, format string, args ...any) error {
-	return &fileformat.CorruptError{File: p.name, Offset: int64(page) * boltcheck.PageSize,
+	return &fileformat.CorruptError{File: p.name, Offset: int64(page) * pageSize,
 		Err: fmt.Errorf("%w: "+format, append([]any{fileformat.ErrFormat}, args...)...)}
-}
-
-// Layout of a branch page of bbolt (see internal/boltcheck): a header, then elements of position,
-// key size and child.
-const (
-	flagBranch    = 1
-	pageHeader    = 16
-	branchElement = 16
-	maxDepth      = boltcheck.MaxDepth
-)
-
-// path verifies the pages from the root of a bucket to the leaf of key. It returns the first key of
-// the next leaf, in immutable memory, nil for the last leaf.
-func (p *pageSums) path(page uint64, key []byte) (next []byte, err error) {
-	for range maxDepth {
-		b, err := p.node(page)
-		if b == nil || err != nil {
-			return next, err
-		}
-		n := int(binary.NativeEndian.Uint16(b[10:]))
-		if n == 0 || pageHeader+branchElement*n > len(b) {
-			return nil, p.invalid(page, "%d elements", n)
-		}
-		keyAt := func(i int) []byte {
-			at := pageHeader + branchElement*i
-			from := uint64(at) + uint64(binary.NativeEndian.Uint32(b[at:]))
-			to := min(from+uint64(binary.NativeEndian.Uint32(b[at+4:])), uint64(len(b)))
-			return b[min(from, to):to]
-		}
-		i := max(1, sort.Search(n, func(i int) bool { return string(keyAt(i)) > string(key) }))
-		if i < n {
-			next = keyAt(i)
-		}
-		page = binary.NativeEndian.Uint64(b[pageHeader+branchElement*(i-1)+8:])
-	}
-	return nil, p.invalid(page, "more than %d levels", maxDepth)
 }
 
 // A verifiedRange is the range of keys around a cursor whose leaves are verified. bbolt may move to
 // the next leaf before it returns a key of the current one, so the range is always one leaf ahead.
 type verifiedRange struct {
-	p     *pageSums // nil: nothing to verify
-	root  uint64    // page of the bucket; 0: it is inline in a verified page
+	tree  *tree // nil: nothing to verify
 	known bool
 	from  []byte // first key of the range; a copy
 	leaf  []byte // end of the range: first key of the next leaf; nil: the last leaf
@@ -280,12 +225,12 @@ type verifiedRange struct {
 
 // extendTo verifies the pages that a cursor needs to seek key and to take one step from there.
 func (r *verifiedRange) extendTo(key []byte) (err error) {
-	if r.p == nil || r.root == 0 || r.p.all.Load() || r.known && r.contains(key) {
+	if r.tree == nil || r.tree.sums == nil || r.tree.sums.all.Load() || r.known && r.contains(key) {
 		return nil
 	}
 	r.known, r.from = false, append(r.from[:0], key...)
-	if r.leaf, err = r.p.path(r.root, key); err == nil && r.leaf != nil {
-		r.ahead, err = r.p.path(r.root, r.leaf)
+	if _, r.leaf, err = r.tree.leaf(key); err == nil && r.leaf != nil {
+		_, r.ahead, err = r.tree.leaf(r.leaf)
 	}
 	r.known = err == nil
 	return err
@@ -302,7 +247,7 @@ func (r *verifiedRange) advance(key []byte) (err error) {
 	}
 	r.known, r.from, r.leaf = false, append(r.from[:0], r.leaf...), r.ahead
 	if r.leaf != nil {
-		r.ahead, err = r.p.path(r.root, r.leaf)
+		_, r.ahead, err = r.tree.leaf(r.leaf)
 	}
 	r.known = err == nil
 	return err

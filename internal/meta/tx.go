@@ -25,10 +25,12 @@ type Tx struct {
 	store    *Store
 	bolt     *bbolt.Tx
 	writable bool
-	sums     *pageSums // verifies pages before bbolt reads them; nil: not needed
+	pages    pages // in a transaction that reads
+	buckets  tree  // of these pages
 
 	global [len(bucketNames)]*table // by tag; nil or without a bucket until opened
 	colls  map[uint32]*collection
+	one    collection  // the first one of a transaction that reads, which seldom uses another
 	last   *collection // the most recently used collection
 	key    []byte      // reused
 	arena  []byte      // rest of the memory for values, which bbolt needs unchanged until the commit
@@ -53,9 +55,10 @@ type table struct {
 	tx       *Tx
 	tag      uint8
 	coll     uint32
-	seed     uint32 // of checksums
-	bucket   *bbolt.Bucket
-	cursor   *bbolt.Cursor // for lookups; reused
+	seed     uint32        // of checksums
+	tree     tree          // in a transaction that reads
+	bucket   *bbolt.Bucket // in one that reads, nil until it is needed: see iterate
+	cursor   *bbolt.Cursor // reused
 	verified verifiedRange // of cursor
 	tally    tally
 	dirty    bool // the tally has changed
@@ -127,35 +130,57 @@ func (tx *Tx) table(tag uint8) (*table, error) {
 		t = new(table)
 		tx.global[tag] = t
 	}
-	if t.bucket == nil {
-		name := bucketNames[tag]
-		b, err := tx.bucket([]byte(name))
-		if err == nil && b == nil {
-			err = tx.store.corrupt("%w: bucket %s is missing", fileformat.ErrFormat, name)
+	if t.tx == nil {
+		ok, err := t.open(tx, tag, 0)
+		if err == nil && !ok {
+			err = tx.store.corrupt("%w: bucket %s is missing", fileformat.ErrFormat, bucketNames[tag])
 		}
 		if err != nil {
 			return nil, err
 		}
-		t.open(tx, tag, 0, b)
 	}
 	return t, nil
 }
 
-// bucket returns a bucket, nil if it does not exist.
-func (tx *Tx) bucket(name []byte) (*bbolt.Bucket, error) {
-	if tx.sums != nil {
-		r := verifiedRange{p: tx.sums, root: tx.sums.root}
-		if err := r.extendTo(name); err != nil {
-			return nil, err
+// open sets all fields except the tally. ok is false if there is no such bucket.
+func (t *table) open(tx *Tx, tag uint8, coll uint32) (ok bool, err error) {
+	tx.key = appendBucketName(tx.key[:0], tag, coll)
+	if tx.writable {
+		if t.bucket = tx.bolt.Bucket(tx.key); t.bucket == nil {
+			return false, nil
 		}
+		t.cursor = t.bucket.Cursor()
+	} else {
+		if t.tree, ok, err = tx.buckets.bucket(tx.key); !ok {
+			return false, err
+		}
+		t.verified = verifiedRange{tree: &t.tree}
 	}
-	return tx.bolt.Bucket(name), nil
+	t.tx, t.tag, t.coll, t.seed = tx, tag, coll, seedOf(tag, coll)
+	return true, nil
 }
 
-// open sets all fields except the tally.
-func (t *table) open(tx *Tx, tag uint8, coll uint32, b *bbolt.Bucket) {
-	t.verified = verifiedRange{p: tx.sums, root: uint64(b.Root())}
-	t.tx, t.tag, t.coll, t.seed, t.bucket, t.cursor = tx, tag, coll, seedOf(tag, coll), b, b.Cursor()
+// empty reports whether a transaction that reads sees at once that the bucket has no records.
+func (t *table) empty() bool { return !t.tx.writable && t.tree.root == 0 && t.tree.inline.count() == 0 }
+
+// iterate returns the bucket to iterate over.
+func (t *table) iterate() *bbolt.Bucket {
+	if t.bucket == nil {
+		t.bucket = t.tx.bolt.Bucket(appendBucketName(nil, t.tag, t.coll)) // t.tree says that it exists
+	}
+	return t.bucket
+}
+
+// seek moves the cursor.
+func (t *table) seek(key []byte) (k, v []byte, err error) {
+	if err := t.verified.extendTo(key); err != nil {
+		return nil, nil, err
+	}
+	if t.cursor == nil {
+		t.cursor = t.iterate().Cursor()
+	}
+	k, v = t.cursor.Seek(key)
+	return k, v, nil
 }
 
 // corrupt returns a fileformat.CorruptError that names bucket and key.
@@ -163,19 +188,26 @@ func (t *table) corrupt(key []byte, err error) error {
 	return t.tx.store.corrupt("bucket %s, key %s: %w", bucketName(t.tag, t.coll), showKey(t.tag, key), err)
 }
 
-// find returns the stored value of key, not verified, or nil. The cursor stays at the key.
-func (t *table) find(key []byte) ([]byte, error) {
-	if err := t.verified.extendTo(key); err != nil {
+// find returns the stored value of key, not verified, or nil. In an Update, the cursor stays at the
+// key.
+func (t *table) find(key []byte) (v []byte, err error) {
+	if !t.tx.writable {
+		v, bucket, err := t.tree.get(key)
+		return v, t.wanted(key, bucket, err)
+	}
+	k, v, err := t.seek(key)
+	if err != nil || k == nil || !bytes.Equal(k, key) {
 		return nil, err
 	}
-	k, v := t.cursor.Seek(key)
-	if k == nil || !bytes.Equal(k, key) {
-		return nil, nil
+	return v, t.wanted(key, v == nil, nil)
+}
+
+// wanted returns the error of a lookup: a bucket is no value.
+func (t *table) wanted(key []byte, bucket bool, err error) error {
+	if err == nil && bucket {
+		return t.corrupt(key, fmt.Errorf("%w: a bucket", fileformat.ErrFormat))
 	}
-	if v == nil {
-		return nil, t.corrupt(key, fmt.Errorf("%w: a bucket", fileformat.ErrFormat))
-	}
-	return v, nil
+	return err
 }
 
 // get returns the payload of key.
@@ -246,7 +278,7 @@ func (tx *Tx) alloc(n int) []byte {
 // scan calls fn with the verified records whose keys begin with prefix, in order from a key, until
 // fn returns false or an error. fn must not change the bucket.
 func (t *table) scan(from, prefix []byte, fn func(key, payload []byte) (more bool, err error)) error {
-	c, verified := t.bucket.Cursor(), t.verified // copies, because fn may look up other keys
+	c, verified := t.iterate().Cursor(), t.verified // copies, because fn may look up other keys
 	verified.known, verified.from = false, nil
 	if err := verified.extendTo(from); err != nil {
 		return err
@@ -296,6 +328,9 @@ func (tx *Tx) collection(id uint32) (*collection, error) {
 		return tx.last, nil
 	}
 	c := tx.colls[id]
+	if !tx.writable && (tx.one.id == id || tx.last == nil) {
+		c, tx.one.id = &tx.one, id
+	}
 	if c == nil {
 		c = &collection{id: id}
 		if tx.writable {
@@ -366,22 +401,21 @@ func (tx *Tx) identifiers(id uint32) (*table, error) {
 }
 
 func (tx *Tx) owned(c *collection, t *table, tag uint8, fill float64) (*table, error) {
-	if t.bucket != nil {
+	if t.tx != nil {
 		return t, nil
 	}
-	tx.key = appendBucketName(tx.key[:0], tag, c.id)
-	b, err := tx.bucket(tx.key)
+	ok, err := t.open(tx, tag, c.id)
 	if err != nil {
 		return nil, err
 	}
-	if b != nil {
-		b.FillPercent = fill
-		t.open(tx, tag, c.id, b)
+	if ok {
+		if tx.writable {
+			t.bucket.FillPercent = fill
+		}
 		return t, nil
 	}
 	known := c.known
 	if !tx.writable {
-		var err error
 		if _, known, err = tx.record(c.id); err != nil {
 			return nil, err
 		}
