@@ -209,7 +209,7 @@ var mutants = []mutant{
 	{name: "recall-with-tolerance", file: "internal/nearest/tally.go", pkg: "db",
 		run: "TestMeasureRecallOfNearScores",
 		old: "worst := truth[len(truth)-1].Score", new: "worst := truth[len(truth)-1].Score; worst -= 4e-6 * max(worst, -worst)"},
-	{name: "calibration-with-tolerance", file: "segment/graph/calibrate.go", pkg: "segment/graph",
+	{name: "calibration-with-tolerance", file: "segment/graph/trial.go", pkg: "segment/graph",
 		run: "TestCalibrationByScores",
 		old: "known && t.truth[at].score == least", new: "known && t.truth[at].score >= least+4e-6*least"},
 	{name: "groups-of-rows-unnoticed", file: "segment/graph/stages.go", pkg: "segment/graph",

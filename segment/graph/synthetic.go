@@ -10,6 +10,13 @@ import (
 	"github.com/vecbolt/vecbolt/simd"
 )
 
+// Which trials of a kind search for many rows. Numbers are prime to the cycles of query.
+const (
+	middleEvery = 5 // two trials in five have 100 results
+	deepEvery   = 7 // one in seven has 1,000
+	midwayEvery = 5 // of midpoints one in five: the few that find little were in none of 13
+)
+
 // A synthesizer makes out-of-distribution queries from rows.
 type synthesizer struct {
 	*builder

@@ -1,0 +1,111 @@
+package graph
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/vecbolt/vecbolt/internal/fileformat"
+)
+
+// Parameters of the horizons.
+const (
+	horizonEF  = 1000 // beam width of the searches that find the horizons
+	hidden     = 0.1  // share of rows that these miss beyond the horizon
+	tail       = 50   // one query in this many is farther than where the horizon is extrapolated from
+	farther    = 1.05 // horizon of metrics other than Dot, in squared distances of the farthest trial
+	mostBeyond = 0.3  // share of queries beyond the horizon from which a graph is of no use
+)
+
+// setHorizons sets the horizons of a graph whose metric is not Dot: farther than from all trials
+// that are made of rows. In many dimensions, noise is beyond them, and so hard that no setting
+// would be left for the others.
+func (b *builder) setHorizons(trials []trial) {
+	for i := range trials {
+		t := &trials[i]
+		for c, k := range calibrated {
+			if k <= len(t.truth) && t.kind < anywhere {
+				b.head.horizons[c] = max(b.head.horizons[c], farther*t.truth[k-1].dist)
+			}
+		}
+	}
+}
+
+// outside reports whether the true rows of a trial are beyond the horizon in all of these columns.
+// Its answers are exact then, and the widest search is not worth its time. For Dot, horizons depend
+// on what searches find.
+func (b *builder) outside(t *trial, columns []int) bool {
+	for _, c := range columns {
+		k, horizon := calibrated[c], b.head.horizons[c]
+		if b.head.ident.Metric == fileformat.Dot || len(t.truth) < k || t.truth[k-1].dist <= horizon {
+			return false
+		}
+	}
+	return true
+}
+
+// findHorizons sets the horizons of a graph for Dot. Among vectors of unequal lengths, a query that
+// points away from nearly all long rows has its best rows among countless short ones: all products
+// are nearly zero, and the links of the short rows do not lead to the few better ones. However
+// wide, a search finds little. So searches whose last row is beyond the horizon promise nothing.
+// Beyond it are the queries of which wide searches miss one row in ten, and whatever is clearly
+// farther than all queries of the calibration.
+func (b *builder) findHorizons(trials []trial, score scoreFunc) error {
+	columns := always
+	for columns < len(calibrated) && b.Len() >= rowsPerHit*calibrated[columns] {
+		columns++
+	}
+	err := b.each(len(trials), func(w *workerScratch, i int) error {
+		t := &trials[i]
+		k := min(t.most, calibrated[columns-1])
+		if err := t.query.attempt(k, Setting{EF: max(horizonEF, 2*k)}, nil, &w.buf); err != nil {
+			return err
+		}
+		for c := 0; c < columns && calibrated[c] <= k; c++ {
+			if err := t.query.collect(calibrated[c], nil, &w.buf); err != nil {
+				return err
+			}
+			found, err := t.count(c, w, score)
+			if err != nil {
+				return err
+			}
+			if n := len(w.buf.dists); n > 0 {
+				t.deep[c] = sight{true, found, w.buf.dists[min(n, calibrated[c])-1]}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for c := range columns {
+		b.head.horizons[c], b.hopeless[c] = horizon(trials, c)
+	}
+	return nil
+}
+
+// horizon returns the horizon of a column by what wide searches found. It is hopeless if so many
+// queries are beyond the horizon that scans without searches are better.
+func horizon(trials []trial, column int) (dist float32, hopeless bool) {
+	var all []sight
+	for i := range trials {
+		if s := trials[i].deep[column]; s.seen {
+			all = append(all, s)
+		}
+	}
+	slices.SortFunc(all, func(x, y sight) int { // the farthest first
+		return cmp.Or(cmp.Compare(y.dist, x.dist), cmp.Compare(x.found, y.found))
+	})
+	missed, most, beyond := 0.0, 0.0, 0 // rows missed, less those that are tolerated
+	for i, s := range all {
+		if missed += 1 - float64(s.found) - hidden; missed > most {
+			most, beyond = missed, i+1
+		}
+	}
+	switch {
+	case float64(beyond) >= mostBeyond*float64(len(all)):
+		return 0, true
+	case beyond == 0: // a little more: the farthest query of a sample is not the farthest of all
+		return all[0].dist + (all[0].dist - all[len(all)/tail].dist), false
+	}
+	return all[beyond].dist, false
+}

@@ -1,0 +1,174 @@
+package graph
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/vecbolt/vecbolt/segment/codes"
+)
+
+// Parameters of the levels.
+const (
+	mostErrors  = 1.5  // standard errors by which a level promises less than a kind found
+	fewest      = 5    // trials within the horizon from which a kind counts
+	finer       = 0.94 // each level misses at most this share of the previous one's miss
+	coarser     = 0.85 // the same for levels to confirm
+	coarsest    = 0.7  // and for 100 results and more
+	shareOfRows = 0.7  // weight of the queries like the rows in the mean cost of a search
+	worthScan   = 0.8  // share of the price of a scan up to which a search is worth while
+)
+
+// outcomes returns the measured levels of a column for the i-th ef of a round and each stopping
+// ratio up to the last.
+func (b *builder) outcomes(trials []trial, column, i, ef, last int) (all []level) {
+	for j := range last + 1 {
+		s := Setting{EF: ef}
+		if j < len(stopRatios) {
+			s.StopRatio = stopRatios[j]
+		}
+		all = append(all, b.sampledLevelOf(trials, column, s, func(t *trial) *outcome { return t.end(i, j) }))
+	}
+	for j := range all {
+		all[j].whole = all[last].recall // at least
+	}
+	return all
+}
+
+// sampledLevelOf is levelOf with samples, if searches of the column may have two stages.
+func (b *builder) sampledLevelOf(trials []trial, column int, s Setting, of func(t *trial) *outcome) level {
+	l := levelOf(trials, column, s, of)
+	if b.stages(column) {
+		l.samples = samplesOf(trials, column, of)
+	}
+	return l
+}
+
+// levelOf returns the level of a column and a setting, except the recall without a stopping ratio.
+func levelOf(trials []trial, column int, s Setting, of func(t *trial) *outcome) level {
+	var sums [kinds]moments
+	for i := range trials {
+		o := of(&trials[i])
+		sums[trials[i].kind].add(float64(o.found[column]), float64(o.nodes), 1)
+	}
+	l := level{ef: s.EF, stopRatio: s.StopRatio, measured: measuredOf(&sums)}
+	l.expect(&sums)
+	return l
+}
+
+// measuredOf returns what a level keeps of the sums over its trials.
+func measuredOf(sums *[kinds]moments) *measured {
+	m := &measured{}
+	for k := range sums {
+		s := &sums[k]
+		if s.n == 0 {
+			continue
+		}
+		if kind(k) < kept {
+			m.recall[k] = float32(min(1, s.sum/s.n))
+		}
+		m.poor = max(m.poor, float32(s.poor/s.n))
+	}
+	return m
+}
+
+// moments are sums over trials of one kind.
+type moments struct{ n, sum, squares, nodes, poor float64 }
+
+// add adds a trial a number of times, -1 to remove it.
+func (m *moments) add(found, nodes, times float64) {
+	m.n += times
+	if found < 0.5 {
+		m.poor += times
+	}
+	m.sum += float64(times * found)
+	m.squares += float64(times * float64(found*found))
+	m.nodes += float64(times * nodes)
+}
+
+// least returns the mean less a few standard errors.
+func (m *moments) least() float64 {
+	mean := m.sum / m.n
+	deviation := math.Sqrt(max(0, m.squares/m.n-float64(mean*mean)) / m.n)
+	return max(0, mean-mostErrors*deviation)
+}
+
+// expect sets the mean numbers of expansions of a search, and the recall that queries of every kind
+// get at least.
+func (l *level) expect(sums *[kinds]moments) {
+	worst := sums[likeRows].least()
+	usual := sums[likeRows].nodes / sums[likeRows].n
+	others, n := 0.0, 0.0
+	for k := likeRows + 1; k < kinds; k++ {
+		if m := &sums[k]; m.n >= fewest {
+			worst = min(worst, m.least())
+			others, n = others+m.nodes/m.n, n+1
+		}
+	}
+	if n == 0 {
+		others, n = usual, 1
+	}
+	l.nodes = float32(float64(shareOfRows*usual) + float64((1-shareOfRows)*others/n))
+	l.usual, l.recall = float32(usual), float32(worst)
+}
+
+// cost returns the cost of a search in expansions. Inserting a row into the beam costs a fraction
+// (1/share) of an expansion. A converging search inserts about 2·ef rows, or all rows that it meets
+// if they are fewer.
+func (g *Graph) cost(l *level) float32 {
+	share := float32(160)
+	if g.rough() {
+		share = 40
+	}
+	return l.nodes + min(degree*l.nodes, 2*float32(l.ef))/share
+}
+
+// pick returns the Pareto-optimal levels, cheapest first: each has a higher recall than all cheaper
+// ones. It skips levels that are hardly better than the one before: that miss more than a share of
+// what that misses.
+func (g *Graph) pick(all []level, share float32) (chosen []level) {
+	g.sortByCost(all)
+	best := float32(0)
+	for _, l := range all {
+		best = max(best, l.recall)
+	}
+	missed := float32(2) // by the last level chosen
+	for _, l := range all {
+		if m := 1 - l.recall; len(chosen) < maxLevels && m < missed && (m <= share*missed || l.recall == best) {
+			chosen, missed = append(chosen, l), m
+		}
+	}
+	return chosen
+}
+
+func (g *Graph) sortByCost(levels []level) {
+	slices.SortStableFunc(levels, func(a, b level) int {
+		return cmp.Or(cmp.Compare(g.cost(&a), g.cost(&b)), cmp.Compare(b.recall, a.recall))
+	})
+}
+
+// worth reports whether searches with a level of a column cost clearly less than scans of the
+// codes: those for the most rows that the column is for, or for the fewest.
+func (b *builder) worth(l *level, column int) bool {
+	if !b.planned {
+		return true
+	}
+	least := 1
+	if column > 0 {
+		least = calibrated[column-1] + 1
+	}
+	n := b.Len()
+	for _, k := range [...]int{calibrated[column], least} {
+		s := l.setting(k, 1)
+		if b.Price(b.Work(s, n), k, false) < worthScan*b.scanPrice(k) {
+			return true
+		}
+	}
+	return false
+}
+
+// scanPrice returns the price of a scan of the codes for k rows.
+func (g *Graph) scanPrice(k int) float64 {
+	each, _ := codes.RowPrice(g.Dim(), true)
+	return each*float64(g.Len()) + codes.BestPrice(g.Len(), k, g.Dim())
+}
