@@ -29,12 +29,11 @@ type pageSums struct {
 	db   [16]byte
 	name string
 	file *vfs.File
-	root uint64 // page of the root bucket
 	sums []uint32
 	seen []atomic.Uint64 // a bit for each page that was verified, or is free
-	all  atomic.Bool     // every page was verified
-
-	nodes []atomic.Uint64 // a bit for each page that was verified with its overflow pages
+	// nodes has a bit for each page that was verified with its overflow pages.
+	nodes []atomic.Uint64
+	all   atomic.Bool // every page was verified
 }
 
 // encodeSums returns the checksum file for the pages of f that are in use under root.
@@ -119,7 +118,7 @@ func newPageSums(b []byte, f *vfs.File, root boltcheck.Root) (*pageSums, error) 
 	if err != nil {
 		return nil, err
 	}
-	p := &pageSums{db: db, name: f.Name(), file: f, root: root.Root, sums: sums,
+	p := &pageSums{db: db, name: f.Name(), file: f, sums: sums,
 		seen: make([]atomic.Uint64, len(sums)/64+1), nodes: make([]atomic.Uint64, len(sums)/64+1)}
 	if err := p.check(root.Freelist); err != nil {
 		return nil, err
