@@ -112,7 +112,7 @@ func (c *Collection) GetMany(ctx context.Context, ids []string, want Select) ([]
 			break
 		}
 		err = c.db.engine.Read(ver, func(tx *meta.Tx) error {
-			return get(ctx, ver, v, tx, ids[lo:min(lo+perTx, len(ids))], want, docs[lo:])
+			return documentsByID(ctx, ver, v, tx, ids[lo:min(lo+perTx, len(ids))], want, docs[lo:])
 		})
 	}
 	if err != nil {
@@ -121,8 +121,8 @@ func (c *Collection) GetMany(ctx context.Context, ids []string, want Select) ([]
 	return docs, nil
 }
 
-// get is GetMany in one transaction.
-func get(
+// documentsByID sets docs[i] to the document with ids[i], if it exists.
+func documentsByID(
 	ctx context.Context, ver *engine.Version, v *engine.View, tx *meta.Tx, ids []string, want Select, docs []*Document,
 ) error {
 	type place struct {

@@ -229,7 +229,8 @@ func (v *View) Stored(tx *meta.Tx, p *Part, row int) ([]byte, error) {
 	return b, nil
 }
 
-// StoredAll returns the stored forms of n documents. It is faster than Stored for each.
+// StoredAll returns the stored forms of n documents, valid until the end of the transaction. place
+// returns where the i-th one is. It is faster than Stored for each: see meta.Tx.Payloads.
 func (v *View) StoredAll(tx *meta.Tx, n int, place func(i int) (p *Part, row int)) ([][]byte, error) {
 	all := make([][]byte, n)
 	nums, where := make([]uint64, 0, n), make([]int, 0, n) // of documents in meta.bolt

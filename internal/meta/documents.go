@@ -37,7 +37,7 @@ func (tx *Tx) Payloads(coll uint32, docs []uint64, payloads [][]byte) error {
 		for i, doc := range docs[:n] {
 			tx.key = appendU64(tx.key[:0], doc)
 			v, bucket, err := t.tree.in(leaves[i], tx.key)
-			if err = t.wanted(tx.key, bucket, err); err == nil && v != nil {
+			if err = t.refuseBucket(tx.key, bucket, err); err == nil && v != nil {
 				v, err = t.verify(tx.key, v)
 			}
 			if err != nil {

@@ -142,8 +142,7 @@ func (p *pageSums) verify(page uint64, b []byte) error {
 		return nil
 	}
 	if codec.CRC(b) != p.sums[page] {
-		return &fileformat.CorruptError{File: p.name, Offset: int64(page) * boltcheck.PageSize,
-			Err: fmt.Errorf("page %d: %w", page, fileformat.ErrChecksum)}
+		return badPage(p.name, page, fileformat.ErrChecksum)
 	}
 	p.seen[page/64].Or(1 << (page % 64))
 	return nil
@@ -176,7 +175,7 @@ func (p *pageSums) bad() (errs []error, err error) {
 // check verifies a page with its overflow pages.
 func (p *pageSums) check(page uint64) error {
 	if page < 2 || page >= uint64(len(p.sums)) {
-		return p.invalid(page, "page %d of %d", page, len(p.sums))
+		return badPage(p.name, page, fmt.Errorf("%w: one of %d pages", fileformat.ErrFormat, len(p.sums)))
 	}
 	if p.all.Load() || p.nodes[page/64].Load()>>(page%64)&1 != 0 {
 		return nil
@@ -193,7 +192,7 @@ func (p *pageSums) check(page uint64) error {
 	}
 	more := node(buf).more()
 	if more >= uint64(len(p.sums))-page {
-		return p.invalid(page, "%d overflow pages", more)
+		return badPage(p.name, page, fmt.Errorf("%w: %d overflow pages", fileformat.ErrFormat, more))
 	}
 	for next := page + 1; next <= page+more; next++ {
 		if p.verified(next) {
@@ -205,11 +204,6 @@ func (p *pageSums) check(page uint64) error {
 	}
 	p.nodes[page/64].Or(1 << (page % 64))
 	return nil
-}
-
-func (p *pageSums) invalid(page uint64, format string, args ...any) error {
-	return &fileformat.CorruptError{File: p.name, Offset: int64(page) * pageSize,
-		Err: fmt.Errorf("%w: "+format, append([]any{fileformat.ErrFormat}, args...)...)}
 }
 
 // A verifiedRange is the range of keys around a cursor whose leaves are verified. bbolt may move to

@@ -36,6 +36,7 @@ const (
 // it is part of the bucket's value.
 type node []byte
 
+func (n node) page() uint64 { return binary.NativeEndian.Uint64(n) } // 0 if it is part of a value
 func (n node) leaf() bool   { return binary.NativeEndian.Uint16(n[8:])&flagLeaf != 0 }
 func (n node) count() int   { return int(binary.NativeEndian.Uint16(n[10:])) }
 func (n node) more() uint64 { return uint64(binary.NativeEndian.Uint32(n[12:])) } // overflow pages
@@ -157,8 +158,14 @@ func pagesOf(tx *bbolt.Tx, name string, sums *pageSums) pages {
 	return pages{name, vfs.MappedAt(tx.DB().Info().Data, tx.Size()), sums}
 }
 
-func (p *pages) invalid(page uint64, err error) error {
-	return &fileformat.CorruptError{File: p.name, Offset: int64(page) * pageSize,
+func (p *pages) invalid(page uint64, err error) error { return badPage(p.name, page, err) }
+
+// badPage returns the error of a damaged page; 0 is a page that is not known.
+func badPage(file string, page uint64, err error) error {
+	if page == 0 {
+		return &fileformat.CorruptError{File: file, Offset: -1, Err: err}
+	}
+	return &fileformat.CorruptError{File: file, Offset: int64(page) * pageSize,
 		Err: fmt.Errorf("page %d: %w", page, err)}
 }
 
@@ -179,7 +186,11 @@ func (p *pages) node(page uint64) (node, error) {
 		return nil, p.invalid(page, fmt.Errorf("%w: %d overflow pages", fileformat.ErrFormat, more))
 	}
 	n = n[:(1+more)*pageSize]
-	if err := n.check(); err != nil {
+	err := n.check()
+	if err == nil && n.page() != page {
+		err = fmt.Errorf("%w: it says that it is page %d", fileformat.ErrFormat, n.page())
+	}
+	if err != nil {
 		return nil, p.invalid(page, err)
 	}
 	return n, nil
@@ -301,7 +312,7 @@ func (t *tree) in(leaf node, key []byte) (value []byte, bucket bool, err error) 
 		}
 	}
 	if err != nil {
-		return nil, false, t.invalid(t.root, err)
+		return nil, false, t.invalid(leaf.page(), err)
 	}
 	return value, leaf.bucket(i - 1), nil
 }

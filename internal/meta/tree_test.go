@@ -130,6 +130,54 @@ func nextLeaf(b *tree, theirs *bbolt.Bucket, key []byte) error {
 	return nil
 }
 
+// fields makes a field of all elements too large.
+func fields(n node, at int) {
+	for i := range n.count() {
+		binary.NativeEndian.PutUint32(n[pageHeader+elementSize*i+at:], 1<<31)
+	}
+}
+
+// TestTreeDamage damages the leaf of a document. The error names its page.
+func TestTreeDamage(t *testing.T) {
+	key := func(i int) []byte { return binary.BigEndian.AppendUint64(nil, uint64(100+i)) }
+	db := boltOf(t, func(tx *bbolt.Tx) error {
+		b, err := tx.CreateBucket([]byte("b"))
+		for i := 0; i < 1000 && err == nil; i++ {
+			err = b.Put(key(i), make([]byte, 150))
+		}
+		return err
+	})
+	err := db.View(func(tx *bbolt.Tx) error {
+		at := pagesOf(tx, name, nil)
+		at.mem = slices.Clone(at.mem)
+		b := tree{pages: &at, root: uint64(tx.Bucket([]byte("b")).Root())}
+		leaf, _, err := b.leaf(key(500))
+		if err != nil {
+			return err
+		}
+		page, good := leaf.page(), slices.Clone(leaf)
+		for what, damage := range map[string]func(){
+			"number":    func() { leaf[0]++ },
+			"flags":     func() { leaf[8] = 16 },
+			"elements":  func() { leaf[11] = 255 },
+			"overflow":  func() { leaf[15] = 255 },
+			"positions": func() { fields(leaf, 4) },
+			"key sizes": func() { fields(leaf, 8) },
+			"values":    func() { fields(leaf, 12) },
+		} {
+			damage()
+			_, _, err := b.get(key(500))
+			wantCorrupt(t, what, err, fmt.Sprintf("page %d:", page))
+			copy(leaf, good)
+		}
+		_, _, err = b.get(key(500))
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 // TestPayloads reads documents together and one by one, from a store with gaps among their numbers.
 func TestPayloads(t *testing.T) {
 	s := small(t)

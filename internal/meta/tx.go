@@ -193,17 +193,17 @@ func (t *table) corrupt(key []byte, err error) error {
 func (t *table) find(key []byte) (v []byte, err error) {
 	if !t.tx.writable {
 		v, bucket, err := t.tree.get(key)
-		return v, t.wanted(key, bucket, err)
+		return v, t.refuseBucket(key, bucket, err)
 	}
 	k, v, err := t.seek(key)
 	if err != nil || k == nil || !bytes.Equal(k, key) {
 		return nil, err
 	}
-	return v, t.wanted(key, v == nil, nil)
+	return v, t.refuseBucket(key, v == nil, nil)
 }
 
-// wanted returns the error of a lookup: a bucket is no value.
-func (t *table) wanted(key []byte, bucket bool, err error) error {
+// refuseBucket returns the error of a lookup, which fails if it has found a bucket.
+func (t *table) refuseBucket(key []byte, bucket bool, err error) error {
 	if err == nil && bucket {
 		return t.corrupt(key, fmt.Errorf("%w: a bucket", fileformat.ErrFormat))
 	}

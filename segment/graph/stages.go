@@ -260,9 +260,9 @@ func (b *builder) keep(trials []trial, column int, tried []level) ([]level, erro
 	return chosen, nil
 }
 
-// spares reports whether a level of two stages is better for queries like the rows, of which it
-// finds so much, than the first level of one stage with its recall: it takes clearly fewer
-// expansions, and misses hardly any rows, or no more.
+// spares reports whether a level of two stages is better for queries like the rows than the first
+// level of one stage with the same recall: it takes clearly fewer expansions, and misses hardly any
+// rows, or no more than that one. found is its recall for these queries.
 func (l *level) spares(found float32, one []level) bool {
 	i := slices.IndexFunc(one, func(o level) bool { return o.recall >= l.recall })
 	return i >= 0 && l.usual <= mostCost*one[i].usual &&
