@@ -18,19 +18,19 @@ import (
 )
 
 // sealGraph makes magic, size and all checksums of any bytes right, by docs/format/graph.md, so
-// that the fuzzer gets behind them. For the shared layout it also returns the codes.
+// that the fuzzer gets behind them. If the layout shares codes, it also returns these.
 func sealGraph(data []byte) ([]byte, *codes.Codes) {
-	const header, table, level = 4096, 60, 60
+	const header, table, level = 4096, 60, 64
 	b := append(slices.Clone(data), make([]byte, max(0, header+1-len(data)))...)
 	le := binary.LittleEndian
-	copy(b, "VECBOLTG\x05\x00\x00\x00")
+	copy(b, "VECBOLTG\x07\x00\x00\x00")
 	limit := func(at int, most uint32) uint64 {
 		if le.Uint32(b[at:]) > most {
 			le.PutUint32(b[at:], le.Uint32(b[at:])%(most+1))
 		}
 		return uint64(le.Uint32(b[at:]))
 	}
-	layout := le.Uint32(b[64:])%3 + 1
+	layout := le.Uint32(b[64:])%4 + 1
 	le.PutUint32(b[64:], layout)
 	dim, rows := limit(48, 300), limit(52, 2000)
 	pilots, overflow, levels := limit(92, uint32(min(1024, rows))), limit(96, uint32(rows)), uint64(0)
@@ -40,10 +40,10 @@ func sealGraph(data []byte) ([]byte, *codes.Codes) {
 	align := func(n uint64) uint64 { return (n + 63) &^ 63 }
 	record, node, mean := align(dim+16), uint64(128), dim*4
 	var with *codes.Codes
-	switch layout {
-	case 2:
+	if layout == 2 || layout == 4 {
 		node += 256 + 4*((dim+15)&^15)
-	case 3:
+	}
+	if layout == 3 || layout == 4 {
 		record, mean = 16, 0
 		if with = graphCodes(codesIdent(b)); with != nil {
 			sum, _ := with.Checksum()
@@ -85,7 +85,7 @@ func graphCodes(ident codes.Ident) *codes.Codes {
 // accepts can be searched; nothing panics or loops, every hit is a row, and Parse allocates a
 // fraction of its input.
 func FuzzGraph(f *testing.F) {
-	for i, dim := range []int{1, 7, 200, 100, 50} {
+	for i, dim := range []int{1, 7, 200, 100, 50, 192} {
 		r := rand.New(rand.NewPCG(uint64(dim), 1))
 		rows := 70*i + 1
 		vecs := make([]float32, dim*rows)
@@ -95,8 +95,8 @@ func FuzzGraph(f *testing.F) {
 		var b blocks.Memory
 		ident := codes.Ident{Segment: 3, Rows: rows, Dim: dim, Metric: fileformat.Metric(i % 3)}
 		opts := graph.Options{}
-		if dim == 50 {
-			opts.Small, opts.Codes = true, graphCodes(ident)
+		if dim == 50 || dim == 192 {
+			opts.Small, opts.QuickSize, opts.Codes = dim == 50, 1, graphCodes(ident)
 			for i := range vecs {
 				vecs[i] = float32(i % 7)
 			}

@@ -62,7 +62,7 @@ func (s *OpenSegment) DistrustGraph(g *graph.Graph, err error) {
 	}
 }
 
-// codesToShare returns the codes of a segment, which a small graph shares, and builds them if they
+// codesToShare returns the codes of a segment, which its graph may share, and builds them if they
 // are absent. It returns nil if there are none.
 func (s *OpenSegment) codesToShare(ctx context.Context) *codes.Codes {
 	if s.Codes == nil {
@@ -102,9 +102,7 @@ func (db *Engine) writeGraph(ctx context.Context, w io.WriterAt, s *OpenSegment)
 	if base != nil {
 		opts.Base = base.Graph.Get()
 	}
-	if opts.Small {
-		opts.Codes = s.codesToShare(ctx)
-	}
+	opts.Codes = s.codesToShare(ctx)
 	_, err := graph.Write(ctx, w, s.CodesIdent(), s.Rows, opts)
 	if errors.Is(err, graph.ErrCodes) {
 		s.Codes.DistrustOf(opts.Codes, err)

@@ -67,6 +67,7 @@ type workerScratch struct {
 	self       simd.CodedVector
 	other      simd.CodedVector
 	centre     decodedRecord
+	neighbour  decodedRecord
 	plus       []uint16 // see sketch
 	dists      [degree]float32
 	chosen     []uint32
@@ -187,7 +188,7 @@ func (b *builder) link(rows codes.Source, lengths float64, opts *Options) error 
 	}
 	err := b.build(opts)
 	b.records = own
-	if err == nil && b.head.layout == quick {
+	if err == nil && b.Quick() {
 		err = b.pack()
 	}
 	return err

@@ -44,7 +44,7 @@ func (g *Graph) compareRecords(ctx context.Context, rows codes.Source) error {
 	return read(ctx, &g.head.ident, rows, func(lo int, x []float32) error {
 		for row := lo; len(x) > 0; row, x = row+1, x[dim:] {
 			extra := g.space.point(point, x[:dim], false)
-			if g.turn != nil {
+			if g.rotates() {
 				g.turn.apply(point)
 			}
 			record(want, point, extra)
@@ -120,7 +120,7 @@ func (g *Graph) compareNodes(ctx context.Context, duplicates bitset.Set) error {
 			}
 		}
 		clear(want)
-		if g.head.layout == quick {
+		if g.Quick() {
 			w.sketch(g, want, node, ids[:n])
 		}
 		if !slices.Equal(want, g.nodes[int(node)*g.per+degree:][:len(want)]) {

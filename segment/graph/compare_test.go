@@ -28,7 +28,7 @@ func withDuplicates(rows, dim int) *data {
 // and with each kind of change in a file that is rightly signed.
 func TestCompare(t *testing.T) {
 	ctx := t.Context()
-	for _, layout := range []uint32{plain, quick, shared} {
+	for _, layout := range []uint32{plain, quick, shared, quickShared} {
 		for _, m := range metrics {
 			for _, rows := range []int{10, 300} {
 				d := withDuplicates(rows, 9)
@@ -72,7 +72,7 @@ func TestCompare(t *testing.T) {
 					if i := slices.Index(g.nodes[row*g.per:][:degree], 4); i >= 0 {
 						links := slices.Delete(slices.Clone(g.nodes[row*g.per:][:degree]), i, i+1)
 						copy(g.nodes[row*g.per:], append(links, none))
-						if g.head.layout == quick {
+						if g.Quick() {
 							words := g.nodes[row*g.per+degree:][:g.per-degree]
 							clear(words)
 							new(workerScratch).sketch(g, words, uint32(row), links[:slices.Index(append(links, none), none)])
@@ -83,7 +83,7 @@ func TestCompare(t *testing.T) {
 			}, "row 4 is a duplicate that is reachable, or a node that is not"},
 			"estimates": {func(g *Graph) { g.nodes[9*g.per+degree+40] ^= 1 }, "estimates of row 9"},
 		} {
-			if name == "estimates" && layout != quick || name == "mean" && layout == shared {
+			if h := (&header{layout: layout}); name == "estimates" && !h.quick() || name == "mean" && h.shares() {
 				continue // has none
 			}
 			with := d.codes(t, fileformat.L2)

@@ -31,7 +31,9 @@ func (g *Graph) expectNode(b *Buffer, bounded bool) []byte {
 	}
 	b.expected = next
 	if g.rough() {
-		simd.Prefetch(g.record(next))
+		coded, tail := g.parts(next)
+		simd.Prefetch(coded)
+		simd.Prefetch(tail)
 	}
 	size := g.per * 4
 	simd.Prefetch(g.nodeBytes[int(next)*size:][:min(size, nodeHead)])
@@ -48,11 +50,11 @@ func (g *Graph) expectNodes(b *Buffer, bounded bool) {
 		next = b.pool.rows[b.pool.next:]
 	}
 	for n := 0; n < min(coldNodes, len(next)); n++ {
-		row := int64(next[n].ID &^ simd.Marked)
+		row := next[n].ID &^ simd.Marked
 		if g.rough() {
-			g.readAhead(headerSize+row*g.geo.stride, g.geo.stride)
+			g.expectRecord(row)
 		}
-		g.readAhead(g.geo.nodes+row*g.geo.node, g.geo.node)
+		g.readAhead(g.geo.nodes+int64(row)*g.geo.node, g.geo.node)
 	}
 }
 
@@ -61,11 +63,16 @@ func (g *Graph) expectNodes(b *Buffer, bounded bool) {
 func (g *Graph) expectRecords(ids []uint32, b *Buffer) {
 	if b.cold {
 		for _, id := range ids {
-			g.readAhead(headerSize+int64(id)*g.geo.stride, g.geo.stride)
-			if g.codes != nil {
-				vfs.ReadAhead(g.codes.ReachRow(int(id)))
-			}
+			g.expectRecord(id)
 		}
+	}
+}
+
+// expectRecord announces the record of a row to the disk.
+func (g *Graph) expectRecord(row uint32) {
+	g.readAhead(headerSize+int64(row)*g.geo.stride, g.geo.stride)
+	if g.codes != nil {
+		vfs.ReadAhead(g.codes.ReachRow(int(row)))
 	}
 }
 

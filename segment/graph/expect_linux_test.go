@@ -21,7 +21,7 @@ func TestCold(t *testing.T) {
 	for _, walk := range []struct {
 		layout uint32
 		dim    int
-	}{{plain, 200}, {quick, 200}, {quick, quickDim}, {shared, 200}} {
+	}{{plain, 200}, {quick, 200}, {quick, quickDim}, {shared, 200}, {quickShared, 200}, {quickShared, quickDim}} {
 		t.Run(fmt.Sprint(walk.layout, " ", walk.dim), func(t *testing.T) {
 			runtime.LockOSThread() // faults are counted for each thread
 			defer runtime.UnlockOSThread()

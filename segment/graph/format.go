@@ -12,13 +12,13 @@ import (
 	"github.com/vecbolt/vecbolt/simd"
 )
 
-// Numbers of the file format. They never change for version 6. In version 5 the distance alone
-// decides about a second stage. Versions 3, of the plain and the quick layout, and 4, of the shared
-// one, have levels of one stage. Version 2 has no levels for more than 100 results. Version 1 had a
-// different calibration and was not released.
+// Numbers of the file format. They never change for version 7. Version 6 has no quick nodes that
+// share codes. In version 5 the distance alone decides about a second stage. Versions 3, of the
+// plain and the quick layout, and 4, of the shared one, have levels of one stage. Version 2 has no
+// levels for more than 100 results. Version 1 had a different calibration and was not released.
 const (
 	magic          = "VECBOLTG"
-	version        = 6
+	version        = 7
 	oldest         = 2 // version that is still read
 	headerSize     = blocks.HeaderSize
 	sectionEnd     = 64         // sections are padded to a multiple of it
@@ -33,13 +33,14 @@ const (
 	maxFactor      = 100 // of stopping ratios and margins
 )
 
-// The layouts of the nodes.
+// The layouts.
 const (
-	plain = 1 // ids of the neighbours
+	plain = 1 // nodes are the ids of the neighbours
 	quick = 2 // and their codes of one bit per element
 
-	// Plain nodes; the codes of the records and their mean are in the code file of the segment.
-	shared = 3
+	// The codes of the records and their mean are in the code file of the segment.
+	shared      = 3 // with plain nodes
+	quickShared = 4 // with quick nodes
 )
 
 var format = blocks.Format{Magic: magic, Version: version, Name: "graph"}
@@ -54,7 +55,8 @@ type revision struct {
 
 // revisions are the versions, the newest first.
 var revisions = [...]revision{
-	{version, []uint32{plain, quick, shared}, levelSize, headerColumns[:]},
+	{version, []uint32{plain, quick, shared, quickShared}, levelSize, headerColumns[:]},
+	{6, []uint32{plain, quick, shared}, levelSize, headerColumns[:]},
 	{5, []uint32{plain, quick, shared}, noSpreadSize, headerColumns[:]},
 	{4, []uint32{shared}, noStageSize, headerColumns[:]},
 	{3, []uint32{plain, quick}, noStageSize, headerColumns[:]},
@@ -79,10 +81,16 @@ type header struct {
 	margins     [len(calibrated)]float32
 	horizons    [len(calibrated)]float32 // squared distances of the last row beyond which nothing is promised, or 0
 	small       bool                     // plain to save space: without Options.Small it would be quick
-	codesCRC    uint32                   // of the shared layout: codes.Codes.Checksum
+	codesCRC    uint32                   // of shared codes: codes.Codes.Checksum
 	unshared    bool                     // to save space, but the codes are in this file
 	tableCRC    uint32
 }
+
+// quick reports whether the nodes hold codes of the neighbours.
+func (h *header) quick() bool { return h.layout == quick || h.layout == quickShared }
+
+// shares reports whether the codes of the records are in another file.
+func (h *header) shares() bool { return h.layout == shared || h.layout == quickShared }
 
 // geometry holds the sizes and file offsets of the sections.
 type geometry struct {
@@ -94,10 +102,10 @@ func (h *header) geometry() geometry {
 	rows := int64(h.ident.Rows)
 	g := geometry{stride: recordSize(h.ident.Dim), node: degree * 4}
 	mean := int64(h.ident.Dim) * 4
-	switch h.layout {
-	case quick:
+	if h.quick() {
 		g.node += int64(simd.BlockSize(signs(h.ident.Dim)))
-	case shared:
+	}
+	if h.shares() {
 		g.stride, mean = simd.RecordTail, 0
 	}
 	g.nodes = align(headerSize + rows*g.stride)
@@ -207,7 +215,7 @@ func decodeHeader(b []byte) (header, geometry, error) {
 		return fail(12, "metric %d, dimension %d, %d rows", metric, dim, rows)
 	}
 	h.ident.Metric, h.ident.Dim, h.ident.Rows = m, int(dim), int(rows)
-	if !slices.Contains(rev.layouts, h.layout) || h.layout == quick && dim > simd.MaxSign {
+	if !slices.Contains(rev.layouts, h.layout) || h.quick() && dim > simd.MaxSign {
 		return fail(64, "layout %d", h.layout)
 	}
 	if !(h.unit > 0) || math.IsInf(h.unit, 0) || !(h.maxNorm >= 0) || math.IsInf(h.maxNorm, 0) {

@@ -22,7 +22,7 @@ func fixture(t *testing.T, layout uint32) []byte {
 	id := codes.Ident{DB: [16]byte{1, 2, 3}, Segment: 42, Rows: 5, Dim: 3, Metric: fileformat.Dot, CRC: 0xcafe}
 	var b memory
 	opts := Options{Seed: 9, layout: layout}
-	if layout == shared {
+	if (&header{layout: layout}).shares() {
 		opts.Codes = fixtureCodes(t)
 	}
 	if _, err := Write(t.Context(), &b, id, d.source, opts); err != nil {
@@ -59,7 +59,9 @@ func TestOldFile(t *testing.T) {
 		"testdata/v2-plain.graph": 0, "testdata/v2-quick.graph": 0,
 		"testdata/v3-plain.graph": 0, "testdata/v3-quick.graph": 0, "testdata/v4-shared.graph": 0,
 		"testdata/v5-plain.graph": 0, "testdata/v5-quick.graph": 0, "testdata/v5-shared.graph": 0,
-		"testdata/v6-plain.graph": plain, "testdata/v6-quick.graph": quick, "testdata/v6-shared.graph": shared,
+		"testdata/v6-plain.graph": 0, "testdata/v6-quick.graph": 0, "testdata/v6-shared.graph": 0,
+		"testdata/v7-plain.graph": plain, "testdata/v7-quick.graph": quick, "testdata/v7-shared.graph": shared,
+		"testdata/v7-quick-shared.graph": quickShared,
 	} {
 		if *update && layout > 0 {
 			if err := os.WriteFile(name, fixture(t, layout), 0o644); err != nil {

@@ -18,12 +18,13 @@ type Graph struct {
 	geo   geometry
 	space space
 	mean  []float32
-	turn  *rotation // of the quick layout
+	turn  *rotation // of quick nodes
 	sifts bool      // see sift.go
 
 	file        *blocks.Content // nil for a graph that is being built
-	records     []byte          // in the shared layout, their last bytes
-	codes       *codes.Codes    // of the shared layout
+	records     []byte          // their last bytes if the codes are shared
+	turned      []byte          // records of the rotated points, while quick nodes with shared codes are built
+	codes       *codes.Codes    // shared codes, or nil
 	codeBytes   []byte          // of codes
 	nodes       []uint32
 	nodeBytes   []byte
@@ -33,7 +34,7 @@ type Graph struct {
 	over        []uint32
 	levels      [len(calibrated)][]level
 
-	entrance *atomic.Pointer[entrance] // of the quick layout; the first search makes it
+	entrance *atomic.Pointer[entrance] // of quick nodes; the first search makes it
 }
 
 // ErrCodes is wrapped by errors about the codes that a graph shares: they are absent or damaged.
@@ -41,7 +42,7 @@ type Graph struct {
 var ErrCodes = errors.New("shared codes")
 
 // Parse opens the graph file b for the segment ident. with are the codes of the segment, nil if
-// they are absent; only the shared layout needs them. It verifies the header, the checksums of
+// they are absent; only layouts that share them need them. It verifies the header, the checksums of
 // blocks, and the small sections at the end; every other block when it is first used. b is kept: it
 // must stay readable and unchanged while the Graph is used. Its address must be a multiple of 4, as
 // mappings have it; otherwise, and on big-endian machines, everything except the records is copied.
@@ -72,7 +73,7 @@ func Parse(b []byte, ident codes.Ident, with *codes.Codes) (*Graph, error) {
 	if err := file.Touch(geo.mean, geo.table); err != nil {
 		return nil, err
 	}
-	if h.layout == shared {
+	if h.shares() {
 		if err := g.share(with); err != nil {
 			return nil, err
 		}
@@ -128,14 +129,14 @@ func (g *Graph) Codes() *codes.Codes { return g.codes }
 
 // prepare makes whatever follows from the header alone.
 func (g *Graph) prepare() {
-	if g.head.layout == quick {
+	if g.Quick() {
 		g.turn, g.sifts = newRotation(g.Dim(), g.head.seed), g.Dim() < quickDim
 		g.entrance = new(atomic.Pointer[entrance])
 	}
 }
 
 // rough reports whether the beam of a search is ordered by estimates.
-func (g *Graph) rough() bool { return g.head.layout == quick && !g.sifts }
+func (g *Graph) rough() bool { return g.Quick() && !g.sifts }
 
 // Len returns the number of rows.
 func (g *Graph) Len() int { return g.head.ident.Rows }
@@ -144,7 +145,10 @@ func (g *Graph) Len() int { return g.head.ident.Rows }
 func (g *Graph) Dim() int { return g.head.ident.Dim }
 
 // Quick reports whether the nodes have the quick layout, which holds codes of the neighbours.
-func (g *Graph) Quick() bool { return g.head.layout == quick }
+func (g *Graph) Quick() bool { return g.head.quick() }
+
+// rotates reports whether the records are of rotated points. Those that share codes are not.
+func (g *Graph) rotates() bool { return g.head.layout == quick }
 
 // Layout describes the layout and its reason in a few words.
 func (g *Graph) Layout() string {

@@ -44,12 +44,12 @@ type memory = blocks.Memory
 var walks = []struct {
 	layout uint32
 	dim    int
-}{{plain, 24}, {quick, 160}, {quick, quickDim}, {shared, 24}}
+}{{plain, 24}, {quick, 160}, {quick, quickDim}, {shared, 24}, {quickShared, 160}, {quickShared, quickDim}}
 
 // file builds the graph file of d.
 func (d *data) file(t testing.TB, m fileformat.Metric, opts Options) []byte {
 	t.Helper()
-	if opts.layout == shared && opts.Codes == nil {
+	if (&header{layout: opts.layout}).shares() && opts.Codes == nil {
 		opts.Codes = d.codes(t, m)
 	}
 	var b memory
@@ -62,7 +62,7 @@ func (d *data) file(t testing.TB, m fileformat.Metric, opts Options) []byte {
 
 func (d *data) graph(t testing.TB, m fileformat.Metric, opts Options) *Graph {
 	t.Helper()
-	if opts.layout == shared && opts.Codes == nil {
+	if (&header{layout: opts.layout}).shares() && opts.Codes == nil {
 		opts.Codes = d.codes(t, m)
 	}
 	g, err := Parse(d.file(t, m, opts), d.ident(m), opts.Codes)
@@ -262,15 +262,19 @@ func compare(t testing.TB, g *Graph, d *data, m fileformat.Metric, vec []float32
 // TestRecall holds promises: in every shape and for every metric, searches with the setting for a
 // recall have it.
 func TestRecall(t *testing.T) {
-	for _, name := range append(shapeNames(), "quick", "sifting", "shared") {
+	for _, name := range append(shapeNames(), "quick", "quick, shared", "sifting", "sifting, shared", "shared") {
 		for _, m := range metrics {
 			t.Run(fmt.Sprintf("%s/metric=%d", name, m), func(t *testing.T) {
 				shape, dim, opts := name, 24, Options{}
 				switch name {
 				case "quick":
 					shape, dim = "latent", quickDim
+				case "quick, shared":
+					shape, dim, opts.layout = "latent", quickDim, quickShared
 				case "sifting":
 					shape, dim, opts.QuickSize = "latent", middleDim, 1
+				case "sifting, shared":
+					shape, dim, opts.layout = "latent", middleDim, quickShared
 				case "shared":
 					shape, dim, opts.layout = "latent", 50, shared
 				}
@@ -392,7 +396,7 @@ func TestFew(t *testing.T) {
 			}
 			d, queries := make1(name, dim, n, 5)
 			for _, m := range metrics {
-				g := d.graph(t, m, Options{Workers: 1, layout: uint32(1 + n%3)})
+				g := d.graph(t, m, Options{Workers: 1, layout: uint32(1 + n%4)})
 				for _, q := range queries {
 					for _, k := range []int{1, 7, 100} {
 						if found, want := check(t, g, d, m, q, k, 100, nil, new(Buffer)); found != want {
@@ -511,15 +515,17 @@ func TestQueries(t *testing.T) {
 // TestDeterministic: the same file from any number of goroutines, another one from another seed.
 func TestDeterministic(t *testing.T) {
 	d, _ := make1("clusters", 12, 1200, 0)
-	for i, m := range metrics {
-		opts := Options{Workers: 1, Seed: 7, layout: uint32(1 + i%3)}
+	for i, layout := range []uint32{plain, quick, shared, quickShared} {
+		m := metrics[i%len(metrics)]
+		opts := Options{Workers: 1, Seed: 7, layout: layout}
 		one := d.file(t, m, opts)
 		opts.Workers = 5
 		if !slices.Equal(one, d.file(t, m, opts)) {
-			t.Errorf("metric %d: files differ", m)
+			t.Errorf("layout %d, metric %d: files differ", layout, m)
 		}
-		if slices.Equal(one, d.file(t, m, Options{Seed: 8})) {
-			t.Errorf("metric %d: the seed changes nothing", m)
+		opts.Seed = 8
+		if slices.Equal(one, d.file(t, m, opts)) {
+			t.Errorf("layout %d, metric %d: the seed changes nothing", layout, m)
 		}
 	}
 }
@@ -790,7 +796,7 @@ func TestContinuedSearches(t *testing.T) {
 				if s.StopRatio > 0 && s.EF == 200 && !(other.pool.next == len(other.pool.rows) || other.pool.rows[other.pool.next].Dist > other.within(s.StopRatio, q.found(&other))) {
 					t.Errorf("%+v: the search has ended within its stopping ratio", s)
 				}
-				if layout == quick {
+				if g.Quick() {
 					continue // estimates depend on the beam, and so does which of them is read
 				}
 				if stats.Expanded > before && (stats.Expanded != buf.stats.Expanded || !slices.Equal(rows, buf.rows)) {
@@ -870,7 +876,7 @@ func TestFar(t *testing.T) {
 				lost.nodes[order[n].Row*g.per+i] = uint32(h.Row)
 			}
 			lost.head.layout, lost.turn = plain, nil
-			if layout == quick {
+			if g.Quick() {
 				continue
 			}
 			q = lost.Query(vec)

@@ -86,39 +86,110 @@ func BenchmarkPages(b *testing.B) {
 					return to.Flush()
 				}, wrap))
 			}
-			var buf Buffer
 			for b.Loop() {
 				for _, ef := range []int{12, 24, 48, 96, 192} {
-					const group = 50
-					best := [2][]float64{}
-					for i := range best {
-						best[i] = slices.Repeat([]float64{math.Inf(1)}, queries.rows()/group)
-					}
-					for round := range 7 * len(best) {
-						i := round % len(best)
-						for j := range best[i] {
-							start := time.Now()
-							for at := range group {
-								vec := queries.row(j*group + at)
-								_, _, err := graphs[i].Query(vec).Search(10, Setting{EF: ef}, nil, func(row int) (float64, error) {
-									return simd.Dot64(vec, vectors[i][row*dim:][:dim]), nil
-								}, &buf)
-								if err != nil {
-									b.Fatal(err)
-								}
-							}
-							best[i][j] = min(best[i][j], time.Since(start).Seconds())
-						}
-					}
-					var qps [2]float64
-					for i := range qps {
-						total := 0.0
-						for _, s := range best[i] {
-							total += s
-						}
-						qps[i] = float64(queries.rows()) / total
-					}
+					qps, _ := inTurn(b, graphs, vectors, &queries, ef)
 					fmt.Printf("ef %d: %.0f queries/s in small pieces, %.0f as written, %.2f x\n", ef, qps[0], qps[1], qps[1]/qps[0])
+				}
+			}
+		})
+	}
+}
+
+// inTurn searches two graphs for the 10 best rows of vectors, in turn. It returns the queries per
+// second, where the best time of seven counts for each 50 queries, and the rows found.
+func inTurn(b *testing.B, graphs [2]*Graph, vectors [2][]float32, queries *data, ef int) (qps [2]float64, found [2][][]Hit) {
+	const group, rounds = 50, 7
+	var buf Buffer
+	best := [2][]float64{}
+	for i := range best {
+		best[i] = slices.Repeat([]float64{math.Inf(1)}, queries.rows()/group)
+		found[i] = make([][]Hit, queries.rows())
+	}
+	for round := range rounds * len(best) {
+		i := round % len(best)
+		for j := range best[i] {
+			start := time.Now()
+			for at := range group {
+				n := j*group + at
+				vec := queries.row(n)
+				hits, _, err := graphs[i].Query(vec).Search(10, Setting{EF: ef}, nil, func(row int) (float64, error) {
+					return simd.Dot64(vec, vectors[i][row*queries.dim:][:queries.dim]), nil
+				}, &buf)
+				if err != nil {
+					b.Fatal(err)
+				}
+				found[i][n] = append(found[i][n][:0], hits...)
+			}
+			best[i][j] = min(best[i][j], time.Since(start).Seconds())
+		}
+	}
+	for i := range qps {
+		total := 0.0
+		for _, s := range best[i] {
+			total += s
+		}
+		qps[i] = float64(queries.rows()) / total
+	}
+	return qps, found
+}
+
+// BenchmarkShared compares graphs of the quick layout with codes of their own, and with the codes
+// of the segment: bytes, times of building, queries per second on one thread and recall.
+func BenchmarkShared(b *testing.B) {
+	for _, size := range [][2]int{{85_000, 384}, {40_000, 768}, {20_000, 1536}} {
+		b.Run(fmt.Sprintf("%dx%d", size[0], size[1]), func(b *testing.B) {
+			rows := lowRankData(size[0]+1000, size[1])
+			queries := data{dim: rows.dim, vecs: rows.vecs[size[0]*rows.dim:]}
+			rows.vecs = rows.vecs[:size[0]*rows.dim]
+			for i := range size[0] { // so that inner products order rows as the cosine does
+				x := rows.row(i)
+				factor := float32(1 / math.Sqrt(simd.Dot64(x, x)))
+				for j := range x {
+					x[j] *= factor
+				}
+			}
+			m := fileformat.Cosine
+			with := rows.codes(b, m)
+			if err := with.Verify(); err != nil {
+				b.Fatal(err)
+			}
+			var graphs [2]*Graph
+			var seconds [2]float64
+			for i, layout := range []uint32{quick, quickShared} {
+				var file memory
+				start := time.Now()
+				opts := Options{layout: layout, Codes: with, Planned: true}
+				if _, err := Write(b.Context(), &file, rows.ident(m), rows.source, opts); err != nil {
+					b.Fatal(err)
+				}
+				seconds[i] = time.Since(start).Seconds()
+				var err error
+				if graphs[i], err = Parse(file, rows.ident(m), with); err != nil {
+					b.Fatal(err)
+				}
+				if err := graphs[i].Verify(); err != nil {
+					b.Fatal(err)
+				}
+			}
+			fmt.Printf("bytes per row %d, %d; built in %.1f, %.1f s\n", graphs[0].geo.size/int64(size[0]),
+				graphs[1].geo.size/int64(size[0]), seconds[0], seconds[1])
+			truth := make([][]Hit, queries.rows())
+			for i := range truth {
+				truth[i] = exact(m, rows, queries.row(i), 10, nil)
+			}
+			for b.Loop() {
+				for _, ef := range []int{12, 24, 48, 96, 192} {
+					qps, found := inTurn(b, graphs, [2][]float32{rows.vecs, rows.vecs}, &queries, ef)
+					var hits [2]int
+					for i := range hits {
+						for n := range truth {
+							hits[i] += common(found[i][n], truth[n])
+						}
+					}
+					n := float64(10 * queries.rows())
+					fmt.Printf("ef %d: %.0f queries/s and recall %.4f with codes of its own, %.0f and %.4f with shared ones, %.2f x\n",
+						ef, qps[0], float64(hits[0])/n, qps[1], float64(hits[1])/n, qps[1]/qps[0])
 				}
 			}
 		})

@@ -21,7 +21,8 @@ import (
 //
 // This is the estimator of RaBitQ (Gao and Long, SIGMOD 2024). It is unbiased if the points have
 // been rotated at random. c.sgn is computed when the node is written, q.sgn is looked up in a
-// table, and |q - c| is computed from the node's record.
+// table, and |q - c| is computed from the node's record. Records that share their codes are not
+// rotated: no rotation changes a distance, so only the estimates need rotated points.
 
 // signs returns the length of the one-bit codes of points of dimension dim.
 func signs(dim int) int { return (dim + 15) &^ 15 }
@@ -65,33 +66,75 @@ func (r *rotation) apply(v []float32) {
 	}
 }
 
-// tailOf returns the numbers of a record that make a point of its codes.
-func tailOf(rec []byte) (scale, extra float32) {
-	tail := rec[len(rec)-simd.RecordTail:]
+// numbers returns the numbers at the end of a record that make a point of its codes.
+func numbers(tail []byte) (scale, extra float32) {
 	number := func(at int) float32 { return math.Float32frombits(binary.LittleEndian.Uint32(tail[at:])) }
 	return number(0), number(8)
 }
+
+func tailOf(rec []byte) []byte { return rec[len(rec)-simd.RecordTail:] }
 
 // A decodedRecord is the point of a record.
 type decodedRecord struct {
 	y     []float32
 	extra float32
+	rec   []byte // memory of rotated
 }
 
-func (d *decodedRecord) read(rec []byte, dim int) {
+func (d *decodedRecord) read(coded, tail []byte, dim int) {
 	var scale float32
-	scale, d.extra = tailOf(rec)
+	scale, d.extra = numbers(tail)
 	d.y = slices.Grow(d.y[:0], signs(dim))[:signs(dim)]
 	clear(d.y[dim:])
-	for i, c := range rec[:dim] {
+	for i, c := range coded[:dim] {
 		d.y[i] = scale * float32(int(c)-128)
 	}
+}
+
+// rotated returns the record of a row's rotated point. It may be in memory of d.
+func (d *decodedRecord) rotated(g *Graph, row uint32) []byte {
+	size := int(recordSize(g.Dim()))
+	switch {
+	case g.rotates():
+		return g.record(row)
+	case g.turned != nil:
+		return g.turned[int(row)*size:][:size]
+	}
+	d.rec = slices.Grow(d.rec[:0], size)[:size]
+	d.rotate(g, row, d.rec)
+	return d.rec
+}
+
+// rotate writes to dst the record of a row's rotated point.
+func (d *decodedRecord) rotate(g *Graph, row uint32, dst []byte) {
+	coded, tail := g.parts(row)
+	d.read(coded, tail, g.Dim())
+	g.turn.apply(d.y[:g.Dim()])
+	record(dst, d.y[:g.Dim()], d.extra)
+}
+
+// turnAll makes the records of all rotated points at once, until they are dropped.
+func (b *builder) turnAll() error {
+	size := int(recordSize(b.Dim()))
+	turned := make([]byte, b.Len()*size)
+	err := b.each(b.Len(), func(w *workerScratch, row int) error {
+		w.centre.rotate(b.Graph, uint32(row), turned[row*size:][:size])
+		return nil
+	})
+	b.turned = turned
+	return err
 }
 
 // pack builds the nodes of the quick layout from the plain ones. It fills free places with the
 // nearest neighbours of neighbours, because an estimate of 32 distances costs the same as one of
 // few.
 func (b *builder) pack() error {
+	if !b.rotates() {
+		if err := b.turnAll(); err != nil {
+			return err
+		}
+		defer func() { b.turned = nil }()
+	}
 	plain := b.nodes
 	per := int(b.geo.node / 4)
 	nodes := make([]uint32, b.Len()*per)
@@ -116,7 +159,8 @@ func (b *builder) pack() error {
 // sketch writes the block that simd.Estimate reads for a node with these neighbours. words must be
 // zero. All sums are canonical: the file is the same on every machine.
 func (w *workerScratch) sketch(g *Graph, words []uint32, node uint32, ids []uint32) {
-	w.centre.read(g.record(node), g.Dim())
+	rec := w.neighbour.rotated(g, node)
+	w.centre.read(rec, tailOf(rec), g.Dim())
 	w.sketchFrom(g, words, ids)
 }
 
@@ -129,8 +173,8 @@ func (w *workerScratch) sketchFrom(g *Graph, words []uint32, ids []uint32) {
 	w.plus = slices.Grow(w.plus[:0], degree*per)[:degree*per]
 	clear(w.plus[len(ids)*per:])
 	for j, id := range ids {
-		rec := g.record(id)
-		scale, z := tailOf(rec)
+		rec := w.neighbour.rotated(g, id)
+		scale, z := numbers(tailOf(rec))
 		square, abs, along := simd.Sketch(w.plus[j*per:][:per], rec[:n], scale, c) // |d|^2, d.sgn, c.sgn
 		factor := 0.0
 		if abs > 0 {
@@ -294,7 +338,7 @@ func (q *Query) goOnQuick(allowed bitset.Set, b *Buffer) error {
 		if err := g.touchRecords(b.ids); err != nil {
 			return err
 		}
-		simd.GatherL2(dist[:], &q.point, g.records, b.ids)
+		g.measureL2(dist[:], &q.point, b.ids)
 		b.stats.Expanded++
 		wanted := allowed == nil
 		if !wanted {

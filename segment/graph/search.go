@@ -16,7 +16,7 @@ type Query struct {
 	guard   guard
 	g       *Graph
 	point   simd.CodedVector
-	table   simd.Table // of the quick layout
+	table   simd.Table // for quick nodes
 	without uint32     // a row treated as absent, or none
 	bridge  *bridge    // bridge links around without; nil until they are needed
 
@@ -43,13 +43,18 @@ func (q *Query) Reset(g *Graph, vec []float32) {
 	q.y = slices.Grow(q.y[:0], signs(dim))[:signs(dim)]
 	clear(q.y[dim:])
 	extra := g.space.point(q.y[:dim], vec, true)
-	if g.turn != nil {
+	if g.rotates() {
 		g.turn.apply(q.y[:dim])
-		q.table.Set(q.y)
 	}
 	size := int(recordSize(dim))
 	q.rec = slices.Grow(q.rec[:0], size)[:size]
 	record(q.rec, q.y[:dim], extra)
+	if g.Quick() {
+		if !g.rotates() {
+			g.turn.apply(q.y[:dim])
+		}
+		q.table.Set(q.y)
+	}
 	if g.codes != nil {
 		simd.LoadSplitVector(&q.point, q.rec[:align(int64(dim))], dim, q.rec[size-simd.RecordTail:])
 	} else {
@@ -72,7 +77,7 @@ func (g *Graph) Work(s Setting, allowed int) float64 {
 	rows := float64(g.Len())
 	expanded := s.usual() * rows / float64(max(1, allowed))
 	start := entryPointCount + float64(len(g.over))
-	if g.head.layout == quick {
+	if g.Quick() {
 		return start + degree*min(expanded, rows)
 	}
 	// Neighbours were visited before, the more of them the longer a search goes on. There are more

@@ -118,6 +118,6 @@ func (q *Query) sift(node simd.Neighbour, most float32, bounded bool, b *Buffer)
 	if err := g.touchRecords(b.ids); err != nil {
 		return err
 	}
-	simd.GatherL2(b.dists, &q.point, g.records, b.ids)
+	g.measureL2(b.dists, &q.point, b.ids)
 	return nil
 }

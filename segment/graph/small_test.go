@@ -80,12 +80,11 @@ func TestSmall(t *testing.T) {
 	}
 }
 
-// whole returns a plain graph in memory with the nodes and the records of a shared one.
+// whole returns a graph in memory as it was before its codes were split off.
 func whole(g *Graph) *Graph {
 	twin := *g
 	twin.file, twin.codes, twin.codeBytes, twin.records = nil, nil, nil, nil
-	twin.head.layout = plain
-	twin.geo = twin.head.geometry()
+	twin.geo.stride = recordSize(g.Dim())
 	for row := range uint32(g.Len()) {
 		coded, tail := g.parts(row)
 		record := bytes.Repeat([]byte{128}, int(recordSize(g.Dim())))
@@ -96,18 +95,22 @@ func whole(g *Graph) *Graph {
 	return &twin
 }
 
-// TestSharedWalk: a graph that shares codes does what a plain one with the same records and nodes
-// does, in every walk: the same rows, the same work. It has the records of the rows.
+// TestSharedWalk: a graph that shares codes does what one with the same records and nodes does, in
+// every walk: the same rows, the same work. It has the records of the rows.
 func TestSharedWalk(t *testing.T) {
 	for i, name := range shapeNames() {
-		for j, dim := range []int{3, 48, 50, 64, 100} {
+		for j, dim := range []int{3, 48, 50, 64, 100, 200, quickDim} {
 			m := metrics[(i+j)%len(metrics)]
 			d, queries := make1(name, dim, 700, 10)
-			g := d.graph(t, m, Options{layout: shared, quiet: true})
-			if (name == "huge" || name == "tiny") && m != fileformat.Cosine && g.head.layout == plain {
+			layout := uint32(shared)
+			if dim > 64 {
+				layout = quickShared
+			}
+			g := d.graph(t, m, Options{layout: layout, quiet: true})
+			if (name == "huge" || name == "tiny") && m != fileformat.Cosine && g.head.layout == layout-2 {
 				continue // codes leave out such elements
 			}
-			if g.head.layout != shared {
+			if g.head.layout != layout {
 				t.Fatalf("%s, %d dimensions: layout %d", name, dim, g.head.layout)
 			}
 			if err := g.Compare(t.Context(), d.source); err != nil {
@@ -250,26 +253,35 @@ func parsed(t *testing.T, file []byte, id codes.Ident) *codes.Codes {
 // TestUnshared: where the codes leave out a row, the records stay in the graph.
 func TestUnshared(t *testing.T) {
 	for name, odd := range map[string]float32{"large": 1e30, "infinite": float32(math.Inf(1)), "not a number": float32(math.NaN())} {
-		d, queries := make1("normal", 24, 300, 5)
-		d.vecs[100*d.dim] = odd
-		for _, m := range metrics {
-			g := d.graph(t, m, Options{Small: true, Codes: d.codes(t, m), quiet: true})
-			if m == fileformat.Cosine && name == "large" {
-				if g.head.layout != shared { // directions are never large
-					t.Errorf("%s, metric %d: layout %d", name, m, g.head.layout)
+		for _, small := range []bool{true, false} {
+			layouts, dim, text := []uint32{plain, shared}, 24, "plain: to save space, with codes that cannot be shared"
+			if !small {
+				layouts, dim, text = []uint32{quick, quickShared}, quickDim, "quick: from 512 dimensions"
+			}
+			d, queries := make1("normal", dim, 300, 5)
+			d.vecs[100*d.dim] = odd
+			for _, m := range metrics {
+				// Where one row is very long, inner products have the plain layout, whole anyway.
+				if m == fileformat.Dot && !small {
+					continue
 				}
-				continue
-			}
-			if g.head.layout != plain || g.Outdated(true) || g.Codes() != nil ||
-				g.Layout() != "plain: to save space, with codes that cannot be shared" {
-				t.Errorf("%s, metric %d: %q, outdated %v", name, m, g.Layout(), g.Outdated(true))
-			}
-			if err := g.Compare(t.Context(), d.source); err != nil {
-				t.Errorf("%s, metric %d: %v", name, m, err)
-			}
-			for _, q := range queries {
-				if rows, _, err := g.Query(q).Find(10, Setting{EF: 300}, nil, new(Buffer)); len(rows) < 10 || err != nil {
-					t.Errorf("%s, metric %d: %v, %v", name, m, rows, err)
+				g := d.graph(t, m, Options{Small: small, Codes: d.codes(t, m), quiet: true})
+				if m == fileformat.Cosine && name == "large" {
+					if g.head.layout != layouts[1] { // directions are never large
+						t.Errorf("%s, metric %d: layout %d", name, m, g.head.layout)
+					}
+					continue
+				}
+				if g.head.layout != layouts[0] || g.Outdated(small) || g.Codes() != nil || g.Layout() != text {
+					t.Errorf("%s, metric %d: layout %d, %q, outdated %v", name, m, g.head.layout, g.Layout(), g.Outdated(small))
+				}
+				if err := g.Compare(t.Context(), d.source); err != nil {
+					t.Errorf("%s, metric %d: %v", name, m, err)
+				}
+				for _, q := range queries {
+					if rows, _, err := g.Query(q).Find(10, Setting{EF: 300}, nil, new(Buffer)); len(rows) < 10 || err != nil {
+						t.Errorf("%s, metric %d: %v, %v", name, m, rows, err)
+					}
 				}
 			}
 		}

@@ -20,7 +20,7 @@ func TestStages(t *testing.T) {
 	for _, set := range []struct {
 		layout uint32
 		dim    int
-	}{{plain, 24}, {shared, 24}, {quick, 160}, {quick, quickDim}} {
+	}{{plain, 24}, {shared, 24}, {quick, 160}, {quick, quickDim}, {quickShared, 160}, {quickShared, quickDim}} {
 		layout := set.layout
 		d, queries := make1("latent", set.dim, 2000, 30)
 		g := d.graph(t, fileformat.L2, Options{quiet: true, layout: layout})
@@ -60,7 +60,7 @@ func TestStages(t *testing.T) {
 			between, _ := find(both, nil)
 			both.Within, both.Spread = math.Nextafter32(last, 0), 0
 			far, _ := find(both, nil)
-			if layout == quick {
+			if g.Quick() {
 				second.stats.Expanded += first.stats.Expanded
 				second.stats.Estimated += first.stats.Estimated
 			}
@@ -106,7 +106,7 @@ func TestSpread(t *testing.T) {
 		point := func(e simd.Neighbour) []float32 {
 			p := make([]float32, set.dim)
 			coded, tail := g.parts(e.ID &^ simd.Marked)
-			scale, _ := tailOf(tail)
+			scale, _ := numbers(tail)
 			for i := range p {
 				p[i] = scale * float32(int(coded[i])-128)
 			}

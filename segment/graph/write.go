@@ -43,10 +43,13 @@ type Options struct {
 	// the quick layout; 0: where it is faster.
 	QuickSize int64
 
-	// Small makes a small file, whatever the dimension: the records refer to Codes, the codes of
-	// the same rows, and to their mean. Without Codes, or if these do not code a row, the layout is
-	// plain. Searches of many dimensions then take longer.
+	// Small makes a small file, whatever the dimension: nodes are plain. Searches of many
+	// dimensions then take longer.
 	Small bool
+
+	// Codes are the codes of the same rows, or nil. Small files, and files of the quick layout,
+	// refer to them and to their mean. Without Codes, or if these do not code a row, the records
+	// are whole.
 	Codes *codes.Codes
 
 	// Planned ends the calibration where a search costs nearly as much as a scan of the codes, for
@@ -90,8 +93,8 @@ const readBytes = 1 << 20
 // Write builds the graph of a segment, writes its file to w, which must be empty, and returns its
 // size. It reads the rows three times from first to last, never two ranges at once, and stops when
 // ctx is done. Memory: the file's size with whole records, and about 200 bytes per row. It does not
-// sync. For Dot it reads the rows once more, and keeps a second record per row until the nodes are
-// linked.
+// sync. For Dot it reads the rows once more. A second record per row is kept for Dot until the
+// nodes are linked, and for quick nodes that share codes while their estimates are made.
 func Write(ctx context.Context, w io.WriterAt, ident codes.Ident, rows codes.Source, opts Options) (int64, error) {
 	g, err := create(ctx, ident, rows, opts)
 	if err != nil {
@@ -118,13 +121,19 @@ func create(ctx context.Context, ident codes.Ident, rows codes.Source, opts Opti
 	if opts.layout == 0 && ident.Metric == fileformat.Dot && lengths < sameLength*h.maxNorm*float64(ident.Rows) {
 		h.layout = plain
 	}
-	share := opts.layout == shared
 	if opts.Small {
-		h.small, share = h.layout == quick, opts.Codes != nil
-		h.layout = plain
+		h.small, h.layout = h.quick(), plain
 	}
-	if share {
-		h.layout, mean = plain, opts.Codes.Mean() // until it is written
+	if opts.layout == 0 && opts.Codes != nil {
+		switch {
+		case opts.Small:
+			h.layout = shared
+		case h.quick():
+			h.layout = quickShared
+		}
+	}
+	if h.shares() {
+		mean = opts.Codes.Mean()
 		if have := opts.Codes.Ident(); have != ident {
 			return nil, fmt.Errorf("graph: %w: codes of %+v for %+v", fileformat.ErrMismatch, have, ident)
 		}
@@ -136,23 +145,13 @@ func create(ctx context.Context, ident codes.Ident, rows codes.Source, opts Opti
 	if geo.size > math.MaxInt {
 		return nil, fmt.Errorf("graph: file of %d bytes does not fit into memory", geo.size)
 	}
+	geo.stride = recordSize(ident.Dim) // records are whole while the graph is built
 	g := &Graph{head: h, geo: geo, mean: mean, space: newSpace(&h, mean), per: degree}
 	g.prepare()
 	b := newBuilder(ctx, g, opts.Workers)
 	b.yield, b.alone, b.planned = opts.Yield, opts.Alone, opts.Planned
-	if b.records, err = b.code(rows, func(dst, x []float32) float32 {
-		extra := b.space.point(dst, x, false)
-		if b.turn != nil {
-			b.turn.apply(dst)
-		}
-		return extra
-	}); err != nil {
+	if err := b.makeRecords(rows, &opts); err != nil {
 		return nil, err
-	}
-	if share {
-		if share, err = b.hasCodes(opts.Codes); err != nil {
-			return nil, err
-		}
 	}
 	b.group()
 	if err := b.link(rows, lengths, &opts); err != nil {
@@ -167,8 +166,8 @@ func create(ctx context.Context, ident codes.Ident, rows codes.Source, opts Opti
 	for i, table := range g.levels {
 		g.head.levels[i] = uint32(len(table))
 	}
-	g.head.unshared = opts.Small && !share
-	if share {
+	g.head.unshared = opts.Small && !g.head.shares()
+	if g.head.shares() {
 		if err := g.split(opts.Codes); err != nil {
 			return nil, err
 		}
@@ -177,9 +176,34 @@ func create(ctx context.Context, ident codes.Ident, rows codes.Source, opts Opti
 	return g, nil
 }
 
-// hasCodes reports whether the records of a plain graph have the codes of the rows that c has. They
-// do, if the mean is the same, unless elements are so small, so large or so different that c does
-// not code a row.
+// makeRecords makes the records. A graph does not share codes that leave out a row, or code it in
+// another way.
+func (b *builder) makeRecords(rows codes.Source, opts *Options) (err error) {
+	point := func(dst, x []float32) float32 {
+		extra := b.space.point(dst, x, false)
+		if b.rotates() {
+			b.turn.apply(dst)
+		}
+		return extra
+	}
+	if b.records, err = b.code(rows, point); err != nil || !b.head.shares() {
+		return err
+	}
+	same, err := b.hasCodes(opts.Codes)
+	if err != nil || same {
+		return err
+	}
+	if !b.Quick() {
+		b.head.layout = plain
+		return nil
+	}
+	b.head.layout = quick
+	b.records, err = b.code(rows, point)
+	return err
+}
+
+// hasCodes reports whether the records have the codes of the rows that c has. They do, if the mean
+// is the same, unless elements are so small, so large or so different that c does not code a row.
 func (b *builder) hasCodes(c *codes.Codes) (bool, error) {
 	dim := b.Dim()
 	var other atomic.Bool
@@ -195,7 +219,7 @@ func (b *builder) hasCodes(c *codes.Codes) (bool, error) {
 	return !other.Load(), err
 }
 
-// split changes the layout from plain to shared, with codes that the records have.
+// split leaves the codes of the records to c, which has the same.
 func (g *Graph) split(c *codes.Codes) error {
 	crc, err := c.Checksum()
 	if err != nil {
@@ -206,8 +230,7 @@ func (g *Graph) split(c *codes.Codes) error {
 		_, tail := g.parts(row)
 		tails = append(tails, tail...)
 	}
-	g.records, g.codes, g.codeBytes = tails, c, c.Bytes()
-	g.head.layout, g.head.codesCRC = shared, crc
+	g.records, g.codes, g.codeBytes, g.head.codesCRC = tails, c, c.Bytes(), crc
 	return nil
 }
 
