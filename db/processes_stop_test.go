@@ -112,3 +112,80 @@ func stopAndDecide(dir string) (err error) {
 	})
 	return err
 }
+
+// TestStoppedLeaderReads stops a leader while it does nothing, until another process has written.
+// The first calls of the one that goes on see the write.
+func TestStoppedLeaderReads(t *testing.T) {
+	bounded(t)
+	if dir := os.Getenv("VECBOLT_READS"); dir != "" {
+		if err := stopAndRead(dir); err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		return
+	}
+	ctx, dir := t.Context(), t.TempDir()
+	vdb := open(t, dir, nil)
+	upsert(t, collection(t, vdb, "c", Schema{}), Document{ID: "before"})
+	if err := vdb.Close(); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestStoppedLeaderReads$")
+	cmd.Env = append(os.Environ(), "VECBOLT_READS="+dir)
+	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var status syscall.WaitStatus
+	if _, err := syscall.Wait4(cmd.Process.Pid, &status, syscall.WUNTRACED, nil); err != nil || !status.Stopped() {
+		t.Fatal(status, err)
+	}
+	c := collection(t, open(t, dir, nil), "c", Schema{}) // takes the place of the leader
+	upsert(t, c, Document{ID: "beside"})
+	if _, err := c.Delete(ctx, "before"); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// stopAndRead leads, stops its process, and reads what another one has written meanwhile.
+func stopAndRead(dir string) (err error) {
+	vdb, err := Open(dir, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, vdb.Close()) }()
+	c, err := vdb.Collection("c")
+	if err != nil {
+		return err
+	}
+	if !vdb.engine.Leads() {
+		return errors.New("this process does not lead")
+	}
+	goes := make(chan os.Signal, 1)
+	signal.Notify(goes, syscall.SIGCONT)
+	if err := syscall.Kill(os.Getpid(), syscall.SIGSTOP); err != nil {
+		return err
+	}
+	<-goes // this thread need not be the first that stops
+	const readers = 8
+	found := make(chan error, readers)
+	for range readers {
+		go func() {
+			_, err := c.Get(context.Background(), "beside", IDsOnly)
+			if _, gone := c.Get(context.Background(), "before", IDsOnly); err == nil && !errors.Is(gone, ErrNotFound) {
+				err = fmt.Errorf("a document that was deleted: %v", gone)
+			}
+			found <- err
+		}()
+	}
+	for range readers {
+		err = errors.Join(err, <-found)
+	}
+	return err
+}

@@ -39,8 +39,8 @@ const (
 	// fastest. From 512 dimensions on, and from 192 in large segments, it takes more space than the
 	// vectors.
 	IndexFast = engine.IndexFast
-	// IndexSmall keeps graphs without codes of the neighbours, and codes without
-	// their upper halves.
+	// IndexSmall keeps graphs without codes of the neighbours, and codes without their
+	// upper halves.
 	IndexSmall = engine.IndexSmall
 	// IndexNone keeps no graphs: every search scans.
 	IndexNone = engine.IndexNone

@@ -65,10 +65,17 @@ func (db *Engine) CheckLead() error {
 	return db.fenced()
 }
 
+// Fenced reports whether the directory that this process has open may be of a leader that was
+// fenced.
+func (db *Engine) Fenced() bool {
+	_, err := db.FS.Size(FenceName)
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
 // Moved reports whether the database is in another directory than this process has open, because
 // the leader before was fenced.
 func (db *Engine) Moved() bool {
-	if _, err := db.FS.Size(FenceName); errors.Is(err, fs.ErrNotExist) {
+	if !db.Fenced() {
 		return false
 	}
 	moved, err := db.FS.Moved()

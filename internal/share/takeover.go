@@ -1,6 +1,7 @@
 package share
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -84,19 +85,30 @@ func (m *Member) look() {
 	role, every := m.engine.Role(), lookAgain
 	now, last := time.Now().UnixNano(), m.looked.Load()
 	switch role {
+	case engine.Leader:
+		if now-last < int64(every) {
+			return
+		}
+		if m.engine.CheckLead() == nil { // otherwise it has deposed called
+			m.looked.Store(now)
+			return
+		}
+		m.rejoin()
+		return
 	case engine.Reader:
 		every = lookEvery
 	case engine.Follower:
 		if l := m.link.Load(); l != nil {
 			m.glance(l, now)
+		} else if m.engine.Fenced() {
+			m.rejoin()
+			return
 		}
 	}
 	if now-last < int64(every) || !m.looked.CompareAndSwap(last, now) {
 		return
 	}
 	switch role {
-	case engine.Leader:
-		_ = m.engine.CheckLead() // has deposed called
 	case engine.Follower:
 		if l := m.link.Load(); l != nil && m.engine.Moved() {
 			l.socket.cut()
@@ -107,6 +119,15 @@ func (m *Member) look() {
 			m.seek()
 		}
 	}
+}
+
+// rejoin waits until this process follows the leader that has fenced the directory which it has
+// open. Others have written since, however long ago that was. If nobody can be followed, calls go
+// on with what this process has.
+func (m *Member) rejoin() {
+	ctx, cancel := context.WithTimeout(m.ctx, openTime)
+	defer cancel()
+	_, _ = m.present(ctx, nil) // calls that write meet the error again
 }
 
 // deposed is called when the engine finds that it has lost the lead.
