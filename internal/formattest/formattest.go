@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -15,8 +16,12 @@ import (
 	"github.com/vecbolt/vecbolt/internal/codec"
 )
 
+// versions are the versions of files that a page names in its tables.
+var versions = regexp.MustCompile(`u32 \| version, (\d+)`)
+
 // Page compares got with the first hexdump on a page, or replaces the hexdump if update is set. A
-// difference means that the format has changed.
+// difference means that the format has changed. A table of the page must name the version in the
+// hexdump.
 func Page(t testing.TB, page, got string, update bool) {
 	t.Helper()
 	const begin, end = "```hexdump\n", "```"
@@ -37,6 +42,11 @@ func Page(t testing.TB, page, got string, update bool) {
 	}
 	if diff := cmp.Diff(strings.Split(want, "\n"), strings.Split(got, "\n")); diff != "" {
 		t.Errorf("%s (-update rewrites it):\n%s", page, diff)
+	}
+	for _, v := range versions.FindAllStringSubmatch(before+after, -1) {
+		if !regexp.MustCompile(`(?m)  version +` + v[1] + `\b`).MatchString(got) {
+			t.Errorf("%s: the table says version %s, the hexdump does not", page, v[1])
+		}
 	}
 }
 
