@@ -110,8 +110,9 @@ type Result struct {
 	// Group, K groups with Size hits each, or all there are. An exact answer is complete. An
 	// approximate one may lack groups, or hits above the Threshold, that the search did not see.
 	Complete bool `json:"complete"`
-	// Recall is the promised share of the true answer; 1 if the answer is exact. If graphs were
-	// searched, it is the lowest promise of any search, as a mean over queries. If fused rankings
+	// Recall is the promised share of the true answer; 1 if the answer is exact, 0 if nothing is
+	// promised: see EF. If graphs were searched, it is the lowest promise of any search, as a mean
+	// over queries. If fused rankings
 	// were cut off, it is a bound for this answer: the share of hits that certainly belong to it.
 	// If both hold, they are multiplied. With Offset and MMR it is about the documents that the
 	// hits are chosen from.

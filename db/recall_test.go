@@ -152,6 +152,22 @@ func TestMeasureRecallOfNearScores(t *testing.T) {
 // Queries far from all rows find the recall that they ask for, also under filters that allow few
 // rows, or only rows on the other side.
 func TestStrangersUnderFilters(t *testing.T) {
+	f := newStrangers(t)
+	for _, where := range []filter.Expr{nil, filter.Lt("n", 70), filter.Lt("n", 40), filter.Lt("n", 10), filter.Gt("x", 0)} {
+		m, err := f.c.MeasureRecall(t.Context(), RecallTest{Queries: f.queries, Where: where, Accuracies: []Accuracy{Recall(0.95)}})
+		if err != nil || m[0].Recall < 0.95 {
+			t.Error(where, m, err)
+		}
+	}
+}
+
+// A strangersFixture is a collection, and queries far from all of its rows.
+type strangersFixture struct {
+	c       *Collection
+	queries [][]float32
+}
+
+func newStrangers(t *testing.T) *strangersFixture {
 	const rows, dim = 3000, 32
 	r := rand.New(rand.NewPCG(3, 4))
 	vdb := open(t, t.TempDir(), &walking)
@@ -174,10 +190,32 @@ func TestStrangersUnderFilters(t *testing.T) {
 			v[4+j] *= 10
 		}
 	}
-	for _, where := range []filter.Expr{nil, filter.Lt("n", 70), filter.Lt("n", 40), filter.Lt("n", 10), filter.Gt("x", 0)} {
-		m, err := c.MeasureRecall(t.Context(), RecallTest{Queries: queries, Where: where, Accuracies: []Accuracy{Recall(0.95)}})
-		if err != nil || m[0].Recall < 0.95 {
-			t.Error(where, m, err)
+	return &strangersFixture{c, queries}
+}
+
+// Queries far from all rows are answered by a scan if they ask for a recall. With an EF they are
+// answered by the graph, whatever it finds, and say that no recall is known.
+func TestStrangersWithEF(t *testing.T) {
+	f := newStrangers(t)
+	for _, where := range []filter.Expr{nil, filter.Lt("n", 70)} {
+		for _, vec := range f.queries {
+			q := Query{Near: Vector(vec), K: 10, Where: where, Accuracy: EF(20)}
+			r, err := f.c.Search(t.Context(), q)
+			if err != nil || r.Plan != "graph" || r.Exact || len(r.Hits) != 10 || r.Recall != 0 || r.UsualRecall != 0 {
+				t.Fatalf("%v, %+v", err, r)
+			}
+			e, err := f.c.Explain(t.Context(), q)
+			if err != nil || !strings.Contains(fmt.Sprint(e), "no recall is known") {
+				t.Fatal(e, err)
+			}
+			q.Accuracy = Recall(0.95)
+			if r, err := f.c.Search(t.Context(), q); err != nil || !r.Exact {
+				t.Fatalf("%v, %+v", err, r)
+			}
+		}
+		near := Query{Near: Stored("0"), K: 10, Where: where, Accuracy: EF(20)}
+		if r, err := f.c.Search(t.Context(), near); err != nil || r.Plan != "graph" || r.Recall == 0 {
+			t.Errorf("%v, %+v", err, r)
 		}
 	}
 }

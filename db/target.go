@@ -70,7 +70,9 @@ const (
 
 // An EF is the beam width of a graph search, the parameter ef of HNSW (Malkov and Yashunin, TPAMI
 // 2020): the number of candidates that it keeps, at least 1. It asks for no recall; Result.Recall
-// is the recall that calibration measured at this width.
+// is the recall that calibration measured at this width. For a query that is farther from the rows
+// than any that calibration has asked, Result.Recall is 0: none is known. A Recall has such queries
+// answered by a scan.
 type EF int
 
 func (Recall) isAccuracy() {}

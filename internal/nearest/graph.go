@@ -271,6 +271,14 @@ func (s *Search) searchGraph(j *graphJob, memory *graphScratch) error {
 	if err == nil && watch.Look && !watch.Cold {
 		err = w.graph.VerifyOne()
 	}
+	if q.EF > 0 && errors.Is(err, graph.ErrBeyondHorizon) && len(rows) >= q.Need {
+		// Whoever sets ef has asked for no recall, and would not expect a scan.
+		err, q.Parts[i].plan.recall = nil, 0
+		if s.Trace != nil {
+			q.Parts[i].reason = fmt.Sprintf("the query wants a beam search with %v; the rows found are far from it, "+
+				"and then no recall is known", w.setting)
+		}
+	}
 	j.stats = stats
 	s.Trace.Read(int64(stats.Estimated)*int64(part.Dim) + int64(len(rows))*int64(4*part.Dim))
 	why := ""

@@ -422,6 +422,8 @@ func (c *searchArgs) table(t *tool, n int, r *db.Result) error {
 	switch {
 	case r.Exact:
 		quality = "exact"
+	case r.Recall == 0:
+		quality = "approximate, of unknown recall"
 	case r.UsualRecall > r.Recall:
 		quality += fmt.Sprintf(" (%.3g for queries like the vectors)", r.UsualRecall)
 	}
