@@ -1,11 +1,13 @@
 package knowledge
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -177,6 +179,54 @@ func TestFirstLearnFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.expect(f.learn("b", nil), Report{Files: 1, Chunks: 1, Embedded: 1})
+}
+
+// endsAfter is a context that ends when it is looked at a number of times.
+type endsAfter struct {
+	context.Context
+	looks  atomic.Int64
+	cancel context.CancelFunc
+}
+
+func (c *endsAfter) Err() error {
+	if c.looks.Add(-1) < 0 {
+		c.cancel()
+	}
+	return c.Context.Err()
+}
+
+// TestFirstLearnEnds ends a first run of Learn wherever it looks at its context: it leaves the
+// file, or nothing.
+func TestFirstLearnEnds(t *testing.T) {
+	var nothing, file int
+	for n := int64(0); ; n++ {
+		f := newFixture(t)
+		f.write("a.txt", "Apples are red.")
+		ctx, cancel := context.WithCancel(t.Context())
+		ends := &endsAfter{Context: ctx, cancel: cancel}
+		ends.looks.Store(n)
+		_, err := f.Learn(ends, "b", LearnOptions{Paths: []string{f.docs}, Config: counted})
+		cancel()
+		if err == nil {
+			break
+		}
+		_, gone := os.Stat(f.dir("b"))
+		names, err := f.Bases()
+		switch {
+		case err != nil:
+			t.Fatal(err)
+		case errors.Is(gone, os.ErrNotExist) && len(names) == 0:
+			nothing++
+		case gone == nil && len(names) == 1 && f.status().Files == 1:
+			file++
+		default:
+			t.Errorf("after %d looks: bases %q, %v", n, names, gone)
+		}
+	}
+	t.Logf("%d runs left nothing, %d the file", nothing, file)
+	if nothing < 3 || file == 0 {
+		t.Error("the runs ended elsewhere")
+	}
 }
 
 // TestFirstLearnFailsHalfWay keeps the files that were written.

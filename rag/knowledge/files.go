@@ -146,12 +146,12 @@ func (l *learner) brokenFiles(before any) []any {
 	return list
 }
 
-// covers reports whether a path names a file, or a directory above it.
+// covers reports whether a path names an unread file, or a directory above it.
 func (l *learner) covers(path, file string) bool {
 	if path == stdin || file == stdin {
 		return path == file
 	}
-	return l.root.has(l.root.id(path), file)
+	return l.root.has(printable(l.root.id(path)), file)
 }
 
 func listOf(stored any) (list []Unread) {

@@ -2,7 +2,9 @@ package knowledge
 
 import (
 	"errors"
+	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -117,6 +119,59 @@ func TestUnreadIsKept(t *testing.T) {
 	f.learnPaths(nil, f.docs)
 	if got := f.unread(); len(got) != 1 {
 		t.Error(got)
+	}
+}
+
+// A file whose name no id can hold is skipped, and the others are learnt.
+func TestNamesThatAreNoIDs(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("skipped: the system may not have such names")
+	}
+	long := strings.Repeat("long/", 4) + strings.Repeat("x", 250)
+	deep := strings.Repeat(strings.Repeat("d", 250)+"/", 4)
+	for _, tt := range []struct{ name, listed, reason string }{
+		{"caf\xe9.md", `caf\xe9.md`, "not valid UTF-8"},
+		{"caf\xe9/a.md", `caf\xe9`, "readdir caf\uFFFD: invalid argument"},
+		{"a\tb.md", `a\tb.md`, "control character"},
+		{"a\nb.md", `a\nb.md`, "control character"},
+		{deep + long, deep + long, "the limit is 1024"},
+		// The id of the file fits, those of its chunks do not.
+		{deep + strings.Repeat("x", 19), deep + strings.Repeat("x", 19), "the limit is 1024"},
+	} {
+		f := newFixture(t)
+		t.Chdir(filepath.Dir(f.docs))
+		f.write("a.md", "Cats purr.")
+		f.write(tt.name, "Dogs bark.")
+		listed := "docs/" + tt.listed
+		for _, want := range []Report{
+			{Files: 1, Chunks: 1, Embedded: 1, Broken: 1},
+			{Files: 1, Chunks: 1, Skipped: 1, Broken: 1},
+		} {
+			got := f.learnPaths(counted, "docs")
+			f.expect(got, want)
+			if len(got.Unread) != 1 || got.Unread[0].File != listed || !strings.Contains(got.Unread[0].Reason, tt.reason) {
+				t.Errorf("%q: %q", tt.name, got.Unread)
+			}
+			list, err := f.Unread(t.Context(), "b")
+			if diff := cmp.Diff(got.Unread, list); diff != "" || err != nil {
+				t.Errorf("%q: %v, (-want +got)\n%s", tt.name, err, diff)
+			}
+		}
+		// Files that come later are learnt, and a file under a better name leaves the list.
+		f.write("b.md", "Cows moo.")
+		f.expect(f.learnPaths(nil, "docs"), Report{Files: 2, Chunks: 2, Embedded: 1, Skipped: 1, Broken: 1})
+		err := os.Rename(filepath.Join("docs", tt.name), filepath.Join("docs", "good.md"))
+		if dir, _, ok := strings.Cut(tt.name, "/"); ok && err == nil {
+			err = os.RemoveAll(filepath.Join("docs", dir))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.expect(f.learnPaths(nil, "docs"), Report{Files: 3, Chunks: 3, Embedded: 1, Skipped: 2})
+		if list, err := f.Unread(t.Context(), "b"); len(list) > 0 || err != nil {
+			t.Errorf("%q: %q, %v", tt.name, list, err)
+		}
+		f.expectIDs("docs/a.md", "docs/b.md", "docs/good.md")
 	}
 }
 

@@ -16,7 +16,11 @@ import (
 	slashpath "path"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/internal/vfs"
@@ -57,7 +61,7 @@ type Report struct {
 	Embedded int     `json:"embedded"` // chunks that had to be embedded
 	Skipped  int     `json:"skipped"`  // unchanged files
 	Removed  int     `json:"removed"`  // deleted files
-	Broken   int     `json:"broken"`   // unreadable files
+	Broken   int     `json:"broken"`   // unreadable files, and files whose names no id can hold
 	Seconds  float64 `json:"seconds"`
 	// Unread are the files and rows without readable text, at most 1,000. Every run has all of
 	// them, whether or not the files changed.
@@ -66,7 +70,7 @@ type Report struct {
 
 // Unread is a file, or a row of a file, that was not read.
 type Unread struct {
-	File   string `json:"file"`
+	File   string `json:"file"`   // with escapes if it is not UTF-8 or has control characters
 	Reason string `json:"reason"` // begins with the row, if it is one
 }
 
@@ -183,7 +187,9 @@ type learner struct {
 
 	made    bool // the database did not exist before
 	changed bool // the configuration is not in its file yet
+	created bool // this run made the file of the configuration
 	begun   bool // the configuration is in its file, and pinned
+	written bool // a batch of files is written
 
 	before  map[string]*db.Document // files by content hash, as they were before the run; nil until needed
 	pending []change                // files that are read but not written yet
@@ -252,10 +258,17 @@ func (e *Engine) learner(ctx context.Context, name string, o LearnOptions) (l *l
 	return l, nil
 }
 
-// giveUp closes the database after an error. It removes a new database that nothing was written to.
+// giveUp closes the database after an error. Before the first file is written, it removes the
+// configuration and the database that this run made.
 func (l *learner) giveUp(err error) error {
 	err = errors.Join(err, l.close())
-	if l.made && !l.begun {
+	if l.written {
+		return err
+	}
+	if l.created {
+		err = errors.Join(err, os.RemoveAll(l.ConfigPath(l.config.Name)))
+	}
+	if l.made {
 		err = errors.Join(err, removeIndex(l.database(l.config)))
 	}
 	return err
@@ -399,6 +412,7 @@ func (l *learner) saveChanges() error {
 	defer l.configs.Unlock()
 	now, err := l.Engine.Config(l.config.Name)
 	if errors.Is(err, ErrNotFound) {
+		l.created = true
 		return l.save(l.config)
 	}
 	if err != nil {
@@ -517,15 +531,27 @@ func idBelow(id, path, file string) (string, error) {
 
 // skip counts a file that cannot be read.
 func (l *learner) skip(file string, err error) {
+	file = printable(file)
 	l.report.Broken++
 	var skip *load.SkipError
 	if errors.As(err, &skip) {
 		err = skip.Err
 	}
+	reason := strings.ToValidUTF8(err.Error(), "\uFFFD") // errors of the system have names as they are
 	if len(l.broken) < maxUnread {
-		l.broken = append(l.broken, Unread{file, err.Error()})
+		l.broken = append(l.broken, Unread{file, reason})
 	}
-	l.unread(file, []any{err.Error()})
+	l.unread(file, []any{reason})
+}
+
+// printable returns the name of a file with escapes if it is not UTF-8 or has control characters.
+// Such names are no ids, and lists of unread files, stored or printed, could not hold them.
+func printable(name string) string {
+	if utf8.ValidString(name) && !strings.ContainsFunc(name, unicode.IsControl) {
+		return name
+	}
+	quoted := strconv.Quote(name)
+	return quoted[1 : len(quoted)-1]
 }
 
 // maxUnread is the number of files and rows that are listed as unread.
@@ -581,8 +607,18 @@ func (l *learner) file(id, name string) error {
 	return l.read(id, f)
 }
 
+// validID returns an error if no document can have an id.
+func validID(id string) error {
+	_, err := (&db.Document{ID: id}).Canonical()
+	return err
+}
+
 // read brings the base up to date with the content of a file.
 func (l *learner) read(id string, r io.Reader) error {
+	if err := validID(id); err != nil {
+		l.skip(id, err)
+		return nil
+	}
 	content, err := load.Bytes(id, r, l.o.Load)
 	if err != nil {
 		l.skip(id, err)
@@ -625,6 +661,10 @@ func (l *learner) read(id string, r io.Reader) error {
 	}
 	if docs == nil {
 		return nil // unreadable: the previous content stays
+	}
+	if err := validID(chunkID(id, len(docs))); err != nil { // too long for the ids of its chunks
+		l.skip(id, err)
+		return nil
 	}
 	record := db.Metadata{fileHash: hash, fileSplitter: how, fileChunks: int64(len(docs))}
 	if len(unread) > 0 {
@@ -674,7 +714,11 @@ func (l *learner) write() error {
 	if err := l.begin(); err != nil {
 		return err
 	}
-	return l.vdb.Apply(l.ctx, &b)
+	if err := l.vdb.Apply(l.ctx, &b); err != nil {
+		return err
+	}
+	l.written = true
+	return nil
 }
 
 func chunkID(file string, i int) string { return fmt.Sprintf("%s#%d", file, i) }
