@@ -4,7 +4,7 @@
 // streamable HTTP. The command "vecbolt mcp" does both.
 //
 //	server := mcp.NewServer(vdb, nil)
-//	err := server.Run(ctx, &sdk.StdioTransport{})
+//	err := server.Run(ctx, mcp.Stdio(os.Stdin, os.Stdout))
 //
 // Every answer is bounded, whatever a client sends: the schemas of the tools state limits for the
 // number of documents and the bytes of texts and metadata. Vectors are never sent. A tool that

@@ -20,7 +20,7 @@ func Example() {
 	check(err)
 	defer vdb.Close()
 
-	// A program for agents runs the server on sdk.StdioTransport; here a client is in the process.
+	// A program for agents runs the server on Stdio; here a client is in the process.
 	ctx := context.Background()
 	here, there := sdk.NewInMemoryTransports()
 	_, err = mcp.NewServer(vdb, nil).Connect(ctx, there, nil)

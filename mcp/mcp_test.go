@@ -1,8 +1,6 @@
 package mcp
 
 import (
-	"bufio"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -537,26 +535,5 @@ func TestHostileMessages(t *testing.T) {
 				t.Errorf("the next request: %v, %s", err, text)
 			}
 		})
-	}
-}
-
-// A line that is not JSON-RPC ends the session over pipes, and nothing else.
-func TestPipes(t *testing.T) {
-	server := NewServer(database(t), nil)
-	in, client := io.Pipe()
-	answers, out := io.Pipe()
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	done := make(chan error, 1)
-	go func() { done <- server.Run(ctx, &sdk.IOTransport{Reader: in, Writer: out}) }()
-	lines := bufio.NewScanner(answers)
-	fmt.Fprintln(client, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`)
-	if !lines.Scan() || !strings.Contains(lines.Text(), `"name":"vecbolt"`) {
-		t.Errorf("%q", lines.Text())
-	}
-	fmt.Fprintln(client, `{"jsonrpc":`)
-	client.Close()
-	if err := <-done; err == nil {
-		t.Error("no error")
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"time"
@@ -73,11 +72,7 @@ func (c *mcpCmd) Run(ctx context.Context, t *tool) error {
 		if c.HTTP != "" {
 			return c.serve(ctx, t, mcp.Handler(server, secret))
 		}
-		err := server.Run(ctx, &sdk.IOTransport{Reader: io.NopCloser(t.in), Writer: answers{t}})
-		if ctx.Err() != nil || errors.Is(err, sdk.ErrConnectionClosed) {
-			return nil // clients end it this way
-		}
-		return err
+		return t.speak(ctx, server)
 	})
 }
 
@@ -126,8 +121,12 @@ func (c *ragMCPCmd) Run(ctx context.Context, t *tool, r *ragCmd) error {
 	if err != nil {
 		return err
 	}
-	server := mcp.NewServer(nil, &mcp.Options{AllowWrite: c.AllowWrite, Bases: engine, Files: c.LearnFrom})
-	err = server.Run(ctx, &sdk.IOTransport{Reader: io.NopCloser(t.in), Writer: answers{t}})
+	return t.speak(ctx, mcp.NewServer(nil, &mcp.Options{AllowWrite: c.AllowWrite, Bases: engine, Files: c.LearnFrom}))
+}
+
+// speak serves over standard input and output.
+func (t *tool) speak(ctx context.Context, server *sdk.Server) error {
+	err := server.Run(ctx, mcp.Stdio(t.in, answers{t}))
 	if ctx.Err() != nil || errors.Is(err, sdk.ErrConnectionClosed) {
 		return nil // clients end it this way
 	}
@@ -164,6 +163,3 @@ func (a answers) Write(b []byte) (int, error) {
 	n, err := a.out.Write(b)
 	return n, errors.Join(err, a.out.Flush())
 }
-
-// Close implements io.Closer.
-func (a answers) Close() error { return nil }
