@@ -131,7 +131,15 @@ func (db *DB) Rename(ctx context.Context, from, to string) error {
 	return nil
 }
 
-// open begins a call on the collection: the caller must call done.
+// begin begins a call on the collection: the caller must call done. An error names the call.
+func (c *Collection) begin(call string) (ver *engine.Version, v *engine.View, done func(), err error) {
+	if ver, v, done, err = c.open(); err != nil {
+		err = fmt.Errorf("db: %s: %w", call, err)
+	}
+	return ver, v, done, err
+}
+
+// open is begin with an error that the caller wraps.
 func (c *Collection) open() (ver *engine.Version, v *engine.View, done func(), err error) {
 	if c.snap != nil {
 		ver, done, err = c.snap.open()
@@ -141,11 +149,11 @@ func (c *Collection) open() (ver *engine.Version, v *engine.View, done func(), e
 		err = failed
 	}
 	if err != nil {
-		return nil, nil, nil, fmt.Errorf("db: %w", err)
+		return nil, nil, nil, err
 	}
 	if v = ver.Views[c.id]; v == nil {
 		done()
-		return nil, nil, nil, fmt.Errorf("db: %w: the collection was dropped", ErrNotFound)
+		return nil, nil, nil, fmt.Errorf("%w: the collection was dropped", ErrNotFound)
 	}
 	return ver, v, done, nil
 }
@@ -153,7 +161,7 @@ func (c *Collection) open() (ver *engine.Version, v *engine.View, done func(), e
 // Info describes the newest version of the collection, or the version of its snapshot:
 // ErrNotFound after Drop, ErrClosed after Close.
 func (c *Collection) Info() (CollectionInfo, error) {
-	_, v, done, err := c.open()
+	_, v, done, err := c.begin("info")
 	if err != nil {
 		return CollectionInfo{}, err
 	}
@@ -164,7 +172,7 @@ func (c *Collection) Info() (CollectionInfo, error) {
 // Version returns a number that grows with every batch written to the database. Equal
 // numbers mean equal answers. It fails as Info does.
 func (c *Collection) Version() (uint64, error) {
-	ver, _, done, err := c.open()
+	ver, _, done, err := c.begin("version")
 	if err != nil {
 		return 0, err
 	}

@@ -1,0 +1,85 @@
+package db
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/vecbolt/vecbolt/filter"
+)
+
+// An error of a collection names the package and the call once, whatever is gone.
+func TestErrorsNameTheCallOnce(t *testing.T) {
+	vdb, err := Open(Memory, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer vdb.Close()
+	c, err := vdb.CreateCollection(t.Context(), "c", Schema{Dim: 2}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	snap, err := vdb.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	old, err := snap.Collection("c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	q := Query{Text: "x", K: 1}
+	calls := map[string]func(c *Collection) error{
+		"info":           func(c *Collection) error { _, err := c.Info(); return err },
+		"version":        func(c *Collection) error { _, err := c.Version(); return err },
+		"search":         func(c *Collection) error { _, err := c.Search(ctx, q); return err },
+		"search, batch":  func(c *Collection) error { _, err := c.SearchBatch(ctx, []Query{q}); return err },
+		"search, fused":  func(c *Collection) error { _, err := c.SearchFused(ctx, []Query{q}); return err },
+		"explain":        func(c *Collection) error { _, err := c.Explain(ctx, q); return err },
+		"measure recall": func(c *Collection) error { _, err := c.MeasureRecall(ctx, RecallTest{}); return err },
+		"get":            func(c *Collection) error { _, err := c.Get(ctx, "a", Everything); return err },
+		"get, many":      func(c *Collection) error { _, err := c.GetMany(ctx, []string{"a"}, Everything); return err },
+		"list":           func(c *Collection) error { _, err := c.List(ctx, ListQuery{}); return err },
+		"count":          func(c *Collection) error { _, err := c.Count(ctx, nil); return err },
+		"read": func(c *Collection) (err error) {
+			for _, err = range c.All(ctx, nil, Everything) {
+			}
+			return err
+		},
+		"upsert (write)":         func(c *Collection) error { _, err := c.Upsert(ctx, Document{ID: "a"}); return err },
+		"insert (write)":         func(c *Collection) error { _, err := c.Insert(ctx, Document{ID: "a"}); return err },
+		"patch (write)":          func(c *Collection) error { return c.Patch(ctx, Patch{ID: "a"}) },
+		"delete (write)":         func(c *Collection) error { _, err := c.Delete(ctx, "a"); return err },
+		"delete, all (write)":    func(c *Collection) error { _, err := c.DeleteWhere(ctx, filter.And()); return err },
+		"load (write)":           func(c *Collection) error { _, err := c.Load(ctx, func(func(Document, error) bool) {}, nil); return err },
+		"set metadata (write)":   func(c *Collection) error { return c.SetMetadata(ctx, Metadata{"a": "b"}) },
+		"set index (write)":      func(c *Collection) error { return c.SetIndex(ctx, IndexNone) },
+		"set text index (write)": func(c *Collection) error { return c.SetText(ctx, nil) },
+	}
+	expect := func(c *Collection, want error, message string) {
+		t.Helper()
+		for name, call := range calls {
+			err, text := call(c), message
+			is := want
+			if strings.HasSuffix(name, "(write)") && c.snap != nil {
+				is, text = ErrReadOnly, ErrReadOnly.Error()
+			}
+			verb, _, _ := strings.Cut(strings.TrimSuffix(name, " (write)"), ",")
+			if !errors.Is(err, is) || err.Error() != "db: "+verb+": "+text {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+	if err := vdb.Drop(ctx, "c"); err != nil {
+		t.Fatal(err)
+	}
+	expect(c, ErrNotFound, "not found: the collection was dropped")
+	if err := snap.Close(); err != nil {
+		t.Fatal(err)
+	}
+	expect(old, ErrClosed, "closed")
+	if err := vdb.Close(); err != nil {
+		t.Fatal(err)
+	}
+	expect(c, ErrClosed, "closed")
+}
