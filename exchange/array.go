@@ -138,10 +138,10 @@ func (s *jsonlSource) array(ctx context.Context, in *bufio.Reader, yield func(*I
 			return
 		}
 		if err != nil {
-			yield(nil, &FormatError{Name: s.path, Offset: offset, Err: err})
+			yield(nil, &FormatError{Name: s.in.path, Offset: offset, Err: err})
 			return
 		}
-		doc, err := parser.document(element, Position{File: s.path, Unit: "element", N: a.n - 1})
+		doc, err := parser.document(element, Position{File: s.in.path, Unit: "element", N: a.n - 1})
 		if f, ok := errors.AsType[*FormatError](err); ok {
 			f.Line, f.Offset = 0, f.Offset+offset
 		}

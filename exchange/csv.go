@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -22,27 +21,13 @@ import (
 // vector is a JSON array in its cell, metadata a JSON object. Other columns become fields of the
 // metadata: int64 or float64 if the cell is written as such a number, otherwise a string. An empty
 // cell is absent, and so is a column without a name, where some programs write row numbers.
-type csvSource struct {
-	path string
-	size int64
-}
+type csvSource struct{ in *input }
 
-func openCSV(path string) (*csvSource, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if info.IsDir() {
-		return nil, fmt.Errorf("%s: is a directory, not CSV", path)
-	}
-	return &csvSource{path, info.Size()}, nil
-}
-
-func (s *csvSource) Total() int64 { return s.size }
+func (s *csvSource) Total() int64 { return s.in.size }
 
 func (s *csvSource) Documents(ctx context.Context) iter.Seq2[*ImportedDocument, error] {
 	return func(yield func(*ImportedDocument, error) bool) {
-		f, err := os.Open(s.path)
+		f, err := s.in.open()
 		if err != nil {
 			yield(nil, err)
 			return
@@ -50,7 +35,7 @@ func (s *csvSource) Documents(ctx context.Context) iter.Seq2[*ImportedDocument, 
 		defer f.Close()
 		r, err := s.reader(f)
 		if err != nil {
-			yield(nil, &FormatError{Name: s.path, Line: 1, Err: err})
+			yield(nil, &FormatError{Name: s.in.path, Line: 1, Err: err})
 			return
 		}
 		for {
@@ -87,11 +72,11 @@ func (s *csvSource) reader(f io.Reader) (*csvReader, error) {
 	if head, _ := in.Peek(len(byteOrderMark)); string(head) == byteOrderMark {
 		_, _ = in.Discard(len(byteOrderMark))
 	}
-	r := &csvReader{name: s.path, csv: csv.NewReader(in)}
+	r := &csvReader{name: s.in.path, csv: csv.NewReader(in)}
 	head, _ := in.Peek(in.Size())
 	line, _, _ := strings.Cut(string(head), "\n")
 	switch {
-	case strings.EqualFold(filepath.Ext(s.path), ".tsv"):
+	case strings.EqualFold(filepath.Ext(s.in.path), ".tsv"):
 		r.csv.Comma = '\t'
 	case strings.Count(line, ";") > strings.Count(line, ","): // programs write it where the comma is a decimal point
 		r.csv.Comma = ';'

@@ -7,8 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"iter"
-	"os"
 	"runtime"
 	"sync"
 
@@ -299,51 +299,35 @@ func (r *JSONLReader) Next() (*ImportedDocument, error) {
 // jsonlSource reads a JSONL file, parsing blocks of lines in parallel, or a file that is one array
 // of objects.
 type jsonlSource struct {
-	path  string
-	r     io.Reader // replaces the file, if set
-	size  int64
+	in    *input
 	procs int
 }
 
-func openJSONL(path string) (*jsonlSource, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if info.IsDir() {
-		return nil, fmt.Errorf("%s: is a directory, not JSONL", path)
-	}
-	return &jsonlSource{path: path, size: info.Size(), procs: runtime.GOMAXPROCS(0)}, nil
-}
+func newJSONL(in *input) *jsonlSource { return &jsonlSource{in, runtime.GOMAXPROCS(0)} }
 
 // Stream returns a Source of the JSONL, or the array of objects, in r, which can be read once; name
 // is its name in errors and positions.
 func Stream(r io.Reader, name string) Source {
-	return &jsonlSource{path: name, r: r, procs: runtime.GOMAXPROCS(0)}
+	return newJSONL(&input{path: name, mode: fs.ModeIrregular, once: &stream{bufio.NewReader(r), io.NopCloser(r)}})
 }
 
-func (s *jsonlSource) Total() int64 { return s.size }
+func (s *jsonlSource) Total() int64 { return s.in.size }
 
 func (s *jsonlSource) Documents(ctx context.Context) iter.Seq2[*ImportedDocument, error] {
 	return func(yield func(*ImportedDocument, error) bool) {
-		in := s.r
-		if in == nil {
-			f, err := os.Open(s.path)
-			if err != nil {
-				yield(nil, err)
-				return
-			}
-			defer f.Close()
-			in = f
-		}
-		buffered := bufio.NewReader(in)
-		if startsArray(buffered) {
-			s.array(ctx, buffered, yield)
+		f, err := s.in.open()
+		if err != nil {
+			yield(nil, err)
 			return
 		}
-		in = buffered
+		defer f.Close()
+		in := bufio.NewReader(f)
+		if startsArray(in) {
+			s.array(ctx, in, yield)
+			return
+		}
 		blocks := func(yield func(block) bool) {
-			r := blockReader{r: in, name: s.path}
+			r := blockReader{r: in, name: s.in.path}
 			for b := r.next(); b.err != io.EOF && ctx.Err() == nil && yield(b) && b.err == nil; b = r.next() {
 			}
 		}
@@ -357,7 +341,7 @@ func (s *jsonlSource) Documents(ctx context.Context) iter.Seq2[*ImportedDocument
 			defer scratch.Put(parser.scratch)
 			res := result{err: b.err}
 			for n, line := range b.all() {
-				doc, err := parser.document(line, Position{File: s.path, Unit: "line", N: n})
+				doc, err := parser.document(line, Position{File: s.in.path, Unit: "line", N: n})
 				if err != nil {
 					res.err = err
 					break

@@ -38,7 +38,7 @@ type npyReader struct {
 	buf   []byte
 }
 
-func openNPY(r *bufio.Reader, size int64) (rowReader, error) {
+func openNPY(r *bufio.Reader, in *input) (rowReader, error) {
 	head := make([]byte, 10)
 	if _, err := io.ReadFull(r, head); err != nil || string(head[:6]) != npyMagic {
 		return nil, errors.New("not a .npy file")
@@ -56,7 +56,7 @@ func openNPY(r *bufio.Reader, size int64) (rowReader, error) {
 	default:
 		return nil, fmt.Errorf(".npy version %d is not known", major)
 	}
-	if n > npyHeaderMax || n > size-start {
+	if n > npyHeaderMax {
 		return nil, fmt.Errorf("header of %d bytes", n)
 	}
 	header := make([]byte, n)
@@ -67,7 +67,8 @@ func openNPY(r *bufio.Reader, size int64) (rowReader, error) {
 	if err := m.parse(string(header)); err != nil {
 		return nil, err
 	}
-	if left := size - m.start; m.count > 0 && left/m.count != m.dim*m.width || left != m.count*m.dim*m.width {
+	left := in.size - m.start
+	if in.mode.IsRegular() && (m.count > 0 && left/m.count != m.dim*m.width || left != m.count*m.dim*m.width) {
 		return nil, fmt.Errorf("%d rows of %d elements of %d bytes do not fill %d bytes", m.count, m.dim, m.width, left)
 	}
 	return m, nil
@@ -120,13 +121,16 @@ func (m *npyReader) offset() int64 { return m.start + m.row*m.dim*m.width }
 
 func (m *npyReader) next(dst []float32) ([]float32, error) {
 	if m.row == m.count {
-		return nil, io.EOF
+		if _, err := m.r.ReadByte(); err != nil {
+			return nil, err
+		}
+		return nil, fmt.Errorf("bytes after the %d rows of the header", m.count)
 	}
 	if m.buf == nil {
 		m.buf = make([]byte, m.dim*m.width)
 	}
 	if _, err := io.ReadFull(m.r, m.buf); err != nil {
-		return nil, io.ErrUnexpectedEOF
+		return nil, unexpectedEnd(err)
 	}
 	m.row++
 	if m.width == 4 {

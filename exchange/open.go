@@ -1,10 +1,7 @@
 package exchange
 
 import (
-	"bufio"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -46,20 +43,31 @@ type OpenOptions struct {
 }
 
 // Open opens a file or directory as a Source. A missing path is an error that matches
-// fs.ErrNotExist.
+// fs.ErrNotExist. A pipe is opened at once, which waits for its writer, and its Source can be read
+// only one time; sockets and devices likewise.
 func Open(path string, opts *OpenOptions) (Source, error) {
 	var o OpenOptions
 	if opts != nil {
 		o = *opts
 	}
+	in, err := newInput(path)
+	if err != nil {
+		return nil, err
+	}
+	src, err := in.source(o)
+	if err != nil {
+		in.close()
+	}
+	return src, err
+}
+
+// source returns the source that reads the input.
+func (in *input) source(o OpenOptions) (Source, error) {
 	if o.Format == "" || o.Format == Auto {
 		var err error
-		if o.Format, err = Detect(path); err != nil {
+		if o.Format, err = in.format(); err != nil {
 			return nil, err
 		}
-	}
-	if _, err := os.Stat(path); err != nil {
-		return nil, err
 	}
 	rows := o.Format == FVecs || o.Format == BVecs || o.Format == NPY
 	switch {
@@ -72,70 +80,65 @@ func Open(path string, opts *OpenOptions) (Source, error) {
 	case o.Metadata != "" && o.Documents != "":
 		return nil, fmt.Errorf("%w: either metadata or documents", db.ErrInvalid)
 	}
-	s := &rowSource{path: path, metadata: o.Metadata, documents: o.Documents}
+	if in.mode.IsDir() && o.Format == BEIR {
+		path := filepath.Join(in.path, "corpus.jsonl")
+		f, err := vfs.OpenFile(path) // refuses a pipe, which only a path given by the user may be
+		if err != nil {
+			return nil, err
+		}
+		f.Close()
+		if in, err = newInput(path); err != nil {
+			return nil, err
+		}
+	}
+	if in.mode.IsDir() && o.Format != EmbeddingCache {
+		return nil, fmt.Errorf("%w: %s is a directory, not %s", db.ErrInvalid, in.path, o.Format)
+	}
+	s := &rowSource{in: in, metadata: o.Metadata, documents: o.Documents}
 	switch o.Format {
 	case EmbeddingCache:
 		t, err := openTexts(o.Texts)
 		if err != nil {
 			return nil, fmt.Errorf("texts: %w", err)
 		}
-		return openCache(path, t), nil
+		return openCache(in.path, t), nil
 	case FVecs:
-		s.open = openVecs(4)
+		s.rows = openVecs(4)
 	case BVecs:
-		s.open = openVecs(1)
+		s.rows = openVecs(1)
 	case NPY:
-		s.open = openNPY
+		s.rows = openNPY
 	case CSV:
-		return openCSV(path)
-	case BEIR:
-		if info, err := os.Stat(path); err == nil && info.IsDir() {
-			path = filepath.Join(path, "corpus.jsonl")
-			f, err := vfs.OpenFile(path) // refuses a pipe, which only a path given by the user may be
-			if err != nil {
-				return nil, err
-			}
-			f.Close()
-		}
-		return openJSONL(path)
+		return &csvSource{in}, nil
 	default:
-		return openJSONL(path)
+		return newJSONL(in), nil
 	}
 	return s, nil
 }
 
 // Detect returns the format of a file or directory, by its name or, if the name is not conclusive,
-// by its first bytes.
+// by its first bytes. It refuses to read the first bytes of a pipe, a socket or a device, which the
+// Source would miss, with db.ErrInvalid.
 func Detect(path string) (Format, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return "", err
 	}
-	if info.IsDir() {
-		if _, err := os.Stat(filepath.Join(path, "corpus.jsonl")); err == nil {
-			return BEIR, nil
-		}
-		return EmbeddingCache, nil
+	in := &input{path: path, mode: info.Mode()}
+	if _, ok := in.formatByName(); !ok && !in.mode.IsRegular() {
+		return "", fmt.Errorf("%w: %s is not a regular file, and its name does not tell its format; copy it to a file",
+			db.ErrInvalid, path)
 	}
-	switch strings.ToLower(filepath.Ext(path)) {
-	case ".fvecs":
-		return FVecs, nil
-	case ".bvecs":
-		return BVecs, nil
-	case ".npy":
-		return NPY, nil
-	case ".jsonl", ".ndjson", ".json":
-		return JSONL, nil
-	case ".csv", ".tsv":
-		return CSV, nil
+	return in.format()
+}
+
+// format returns the format of the input, by its name or its first bytes.
+func (in *input) format() (Format, error) {
+	if f, ok := in.formatByName(); ok {
+		return f, nil
 	}
-	f, err := os.Open(path)
+	head, err := in.head(len(npyMagic))
 	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	head, err := bufio.NewReader(f).Peek(len(npyMagic))
-	if err != nil && !errors.Is(err, io.EOF) {
 		return "", err
 	}
 	switch first, _ := docjson.First(head); {
@@ -144,5 +147,28 @@ func Detect(path string) (Format, error) {
 	case first == '{' || first == '[':
 		return JSONL, nil
 	}
-	return "", fmt.Errorf("%w: the format of %q cannot be told by its name or first bytes", db.ErrInvalid, path)
+	return "", fmt.Errorf("%w: the format of %q cannot be told by its name or first bytes", db.ErrInvalid, in.path)
+}
+
+// formatByName returns the format that the name, or the content of the directory, tells.
+func (in *input) formatByName() (Format, bool) {
+	if in.mode.IsDir() {
+		if _, err := os.Stat(filepath.Join(in.path, "corpus.jsonl")); err == nil {
+			return BEIR, true
+		}
+		return EmbeddingCache, true
+	}
+	switch strings.ToLower(filepath.Ext(in.path)) {
+	case ".fvecs":
+		return FVecs, true
+	case ".bvecs":
+		return BVecs, true
+	case ".npy":
+		return NPY, true
+	case ".jsonl", ".ndjson", ".json":
+		return JSONL, true
+	case ".csv", ".tsv":
+		return CSV, true
+	}
+	return "", false
 }

@@ -19,10 +19,10 @@ import (
 // rowSource reads a file of vectors, one per row. The id of a document is its row number in
 // decimal.
 type rowSource struct {
-	path      string
+	in        *input
 	metadata  string // JSONL: line i is the metadata of row i
 	documents string // JSONL: line i is the document of row i, without its vector
-	open      func(r *bufio.Reader, size int64) (rowReader, error)
+	rows      func(r *bufio.Reader, in *input) (rowReader, error)
 }
 
 // A rowReader reads the next row into dst, or returns io.EOF.
@@ -34,24 +34,24 @@ type rowReader interface {
 
 const rowBuffer = 1 << 20
 
-func (s *rowSource) reader() (*os.File, rowReader, error) {
-	f, err := os.Open(s.path)
+func (s *rowSource) reader() (io.Closer, rowReader, error) {
+	f, err := s.in.open()
 	if err != nil {
 		return nil, nil, err
 	}
-	info, err := f.Stat()
-	if err == nil {
-		var r rowReader
-		if r, err = s.open(bufio.NewReaderSize(f, rowBuffer), info.Size()); err == nil {
-			return f, r, nil
-		}
+	r, err := s.rows(bufio.NewReaderSize(f, rowBuffer), s.in)
+	if err != nil {
+		f.Close()
+		return nil, nil, &FormatError{Name: s.in.path, Err: err}
 	}
-	f.Close()
-	return nil, nil, &FormatError{Name: s.path, Err: err}
+	return f, r, nil
 }
 
-// Total returns the number of rows.
+// Total returns the number of rows, 0 if the bytes that tell it come once.
 func (s *rowSource) Total() int64 {
+	if !s.in.mode.IsRegular() {
+		return 0
+	}
 	f, r, err := s.reader()
 	if err != nil {
 		return 0
@@ -80,12 +80,12 @@ func (s *rowSource) Documents(ctx context.Context) iter.Seq2[*ImportedDocument, 
 				return
 			}
 			if err != nil {
-				yield(nil, &FormatError{Name: s.path, Offset: r.offset(), Err: err})
+				yield(nil, &FormatError{Name: s.in.path, Offset: r.offset(), Err: err})
 				return
 			}
 			doc := &ImportedDocument{
 				Document: db.Document{ID: strconv.FormatInt(row, 10)}, Carries: db.WithVector,
-				Position: Position{File: s.path, Unit: "row", N: row}, Done: row + 1,
+				Position: Position{File: s.in.path, Unit: "row", N: row}, Done: row + 1,
 			}
 			if err := beside(doc); err != nil {
 				yield(nil, err)
@@ -199,19 +199,18 @@ func notFinite(v []float32) int {
 // followed by its elements: float32, uint8 or int32 (http://corpus-texmex.irisa.fr).
 type vecsReader struct {
 	r     *bufio.Reader
-	size  int64
 	read  int64
 	width int // bytes of an element
 	total int64
 	buf   []byte
 }
 
-func openVecs(width int) func(*bufio.Reader, int64) (rowReader, error) {
-	return func(r *bufio.Reader, size int64) (rowReader, error) {
-		v := &vecsReader{r: r, size: size, width: width}
+func openVecs(width int) func(*bufio.Reader, *input) (rowReader, error) {
+	return func(r *bufio.Reader, in *input) (rowReader, error) {
+		v := &vecsReader{r: r, width: width}
 		if head, err := r.Peek(4); err == nil {
 			if dim := int64(int32(binary.LittleEndian.Uint32(head))); dim > 0 {
-				v.total = size / (4 + dim*int64(width))
+				v.total = in.size / (4 + dim*int64(width))
 			}
 		}
 		return v, nil
@@ -221,29 +220,26 @@ func openVecs(width int) func(*bufio.Reader, int64) (rowReader, error) {
 func (v *vecsReader) rows() int64   { return v.total }
 func (v *vecsReader) offset() int64 { return v.read }
 
-// raw returns the element bytes of the next row.
+// raw returns the element bytes of the next row, io.EOF after the last.
 func (v *vecsReader) raw() ([]byte, error) {
-	if v.read == v.size {
-		return nil, io.EOF
-	}
 	var head [4]byte
 	if _, err := io.ReadFull(v.r, head[:]); err != nil {
-		return nil, io.ErrUnexpectedEOF
+		return nil, err
 	}
 	dim := int64(int32(binary.LittleEndian.Uint32(head[:])))
 	if dim <= 0 || dim > db.MaxDim {
 		return nil, fmt.Errorf("dimension %d is outside 1..%d", dim, db.MaxDim)
 	}
 	n := dim * int64(v.width)
-	if n > v.size-v.read-4 {
-		return nil, fmt.Errorf("%w: a row of dimension %d needs %d bytes, %d are left",
-			io.ErrUnexpectedEOF, dim, n, v.size-v.read-4)
-	}
 	if int64(cap(v.buf)) < n {
 		v.buf = make([]byte, n)
 	}
 	b := v.buf[:n]
-	if _, err := io.ReadFull(v.r, b); err != nil {
+	got, err := io.ReadFull(v.r, b)
+	if err = unexpectedEnd(err); errors.Is(err, io.ErrUnexpectedEOF) {
+		err = fmt.Errorf("%w: a row of dimension %d needs %d bytes, %d are left", err, dim, n, got)
+	}
+	if err != nil {
 		return nil, err
 	}
 	v.read += 4 + n
@@ -281,11 +277,7 @@ func ReadIVecs(name string) ([][]int32, error) {
 		return nil, err
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	v := &vecsReader{r: bufio.NewReaderSize(f, rowBuffer), size: info.Size(), width: 4}
+	v := &vecsReader{r: bufio.NewReaderSize(f, rowBuffer), width: 4}
 	var rows [][]int32
 	for {
 		b, err := v.raw()

@@ -9,12 +9,13 @@ import (
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
-// A Source yields documents to import. Every source except a Stream can be read any number of
-// times, each time from the start.
+// A Source yields documents to import. Every source of regular files can be read any number of
+// times, each time from the start. A Stream, and what Open returns for a pipe, can be read once: a
+// second loop ends with db.ErrInvalid.
 type Source interface {
 	// Documents yields the documents in the order of the source. A broken file structure ends the
-	// sequence with an error and a nil document. Files are open, and goroutines run, only during
-	// the loop.
+	// sequence with an error and a nil document. Goroutines run, and regular files are open, only
+	// during the loop.
 	Documents(ctx context.Context) iter.Seq2[*ImportedDocument, error]
 
 	// Total is the final value of ImportedDocument.Done: bytes, rows or files; 0 if unknown.
