@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -125,8 +126,11 @@ func TestCSV(t *testing.T) {
 		{"semicolons", "a.csv", "id;content\n1;a,b\n", []db.Document{{ID: "1", Text: "a,b"}}, []string{"line 2"}},
 		{"tabs", "a.tsv", "id\tbody\n1\ta,b;c\n", []db.Document{{ID: "1", Text: "a,b;c"}}, []string{"line 2"}},
 		{"row numbers of pandas", "a.csv", ",text\n0,a\n", []db.Document{{Text: "a"}}, []string{"line 2"}},
-		{"numbers", "a.csv", "a,b,c,d,e,f\n-3,0.50,007,1e3,-0,99999999999999999999\n", []db.Document{{Metadata: db.Metadata{
-			"a": int64(-3), "b": 0.5, "c": "007", "d": "1e3", "e": "-0", "f": "99999999999999999999"}}}, []string{"line 2"}},
+		{"numbers", "a.csv", "a,b,c,d,e,f,g\n-3,0.50,1e-05,-1.5E+3,-0,9223372036854775807,1e400\n", []db.Document{{Metadata: db.Metadata{
+			"a": int64(-3), "b": 0.5, "c": 1e-5, "d": -1500.0, "e": int64(0), "f": int64(math.MaxInt64), "g": "1e400"}}}, []string{"line 2"}},
+		{"no numbers", "a.csv", "a,b,c,d,e,f,g,h,i,j,k\n007,+4,.5,5.,1e,-, 5,5 ,1 2,-Infinity,9223372036854775808\n", []db.Document{{Metadata: db.Metadata{
+			"a": "007", "b": "+4", "c": ".5", "d": "5.", "e": "1e", "f": "-", "g": " 5", "h": "5 ", "i": "1 2", "j": "-Infinity", "k": "9223372036854775808"}}},
+			[]string{"line 2"}},
 		{"rows to skip", "a.csv", "id,values\na,[1]\nb,[x]\nc\nd,[2]\n", []db.Document{{ID: "a", Vector: []float32{1}},
 			{ID: "skipped", Text: `column "values": element 0 at byte 1: 'x' instead of a number`}, {ID: "skipped", Text: "1 cells under 2 names"}, {ID: "d", Vector: []float32{2}}},
 			[]string{"line 2", "line 3", "line 4", "line 5"}},

@@ -10,7 +10,6 @@ import (
 	"iter"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/vecbolt/vecbolt/db"
@@ -19,8 +18,8 @@ import (
 
 // csvSource reads rows under a header of names (RFC 4180). The names are keys of ParseDocument: a
 // vector is a JSON array in its cell, metadata a JSON object. Other columns become fields of the
-// metadata: int64 or float64 if the cell is written as such a number, otherwise a string. An empty
-// cell is absent, and so is a column without a name, where some programs write row numbers.
+// metadata: int64 or float64 if the cell is a number of JSON, otherwise a string. An empty cell is
+// absent, and so is a column without a name, where some programs write row numbers.
 type csvSource struct{ in *input }
 
 func (s *csvSource) Total() int64 { return s.in.size }
@@ -167,18 +166,16 @@ func (r *csvReader) fill(doc *ImportedDocument, record []string) error {
 	return nil
 }
 
-// cellValue returns a number if the cell is one and would be written so, otherwise the text: 007 is
-// none.
+// cellValue returns a number if the cell is written as JSON writes numbers, otherwise the text: 007
+// and +4 are no numbers, nor is what int64 and float64 cannot hold.
 func cellValue(cell string) any {
-	if n, err := strconv.ParseInt(cell, 10, 64); err == nil && strconv.FormatInt(n, 10) == cell {
-		return n
+	if c := cell[0]; c != '-' && (c < '0' || c > '9') {
+		return cell
 	}
-	whole, fraction, ok := strings.Cut(strings.TrimPrefix(cell, "-"), ".")
-	digits := func(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
-	if ok && digits(whole) && digits(fraction) && (whole == "0" || whole[0] != '0') {
-		if f, err := strconv.ParseFloat(cell, 64); err == nil {
-			return f
-		}
+	r := docjson.NewReader([]byte(cell))
+	v, err := r.Value()
+	if err != nil || r.Offset() < int64(len(cell)) {
+		return cell
 	}
-	return cell
+	return v
 }
