@@ -97,20 +97,32 @@ func TestArrays(t *testing.T) {
 		}
 	})
 	for in, say := range map[string]string{
-		"[":                           "offset 0: unexpected EOF",
-		"[{}":                         "unexpected EOF",
-		"[{} {}]":                     "offset 4: '{' instead of a comma",
-		"[{},]":                       "']' instead of an object",
-		"[[{}]]":                      "'[' instead of an object",
-		"[{}] x":                      "'x' after the array",
-		`[{"id":"a"},{"id":"b`:        "unexpected EOF",
-		`[{"id":"a"},{"text":1}]`:     "offset 20: a number instead of a string",
-		"\xef\xbb\xbf[{\"id\":true}]": "a boolean instead of a string",
+		"[":                            "offset 0: unexpected EOF",
+		"[{}":                          "unexpected EOF",
+		"[{} {}]":                      "offset 4: '{' instead of a comma",
+		"[{},]":                        "']' instead of an object",
+		"[[{}]]":                       "'[' instead of an object",
+		"[{}] x":                       "'x' after the array",
+		`[{"id":"a"},{"id":"b`:         "unexpected EOF",
+		`[{"id":"a"},{"text":x}]`:      "offset 20: 'x' instead of a string",
+		"\xef\xbb\xbf[{\"id\":truth}]": "offset 7: 't' instead of a string",
 	} {
 		_, _, err := sourced(t, write(t, filepath.Join(t.TempDir(), "a.json"), in))
 		if !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), say) || !strings.Contains(err.Error(), "a.json") {
 			t.Errorf("%s: %v, want %q", in, err, say)
 		}
+	}
+}
+
+// TestArraySkips: an element that is no document does not end the array.
+func TestArraySkips(t *testing.T) {
+	docs, places, err := sourced(t, write(t, filepath.Join(t.TempDir(), "a.json"), `[{"id":"a"},{"id":"b","text":1},{"id":"c"}]`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []db.Document{{ID: "a"}, {ID: "skipped", Text: `document "b": offset 17: a number instead of a string`}, {ID: "c"}}
+	if diff := cmp.Diff(want, docs) + cmp.Diff([]string{"element 0", "element 1", "element 2"}, places); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
 

@@ -344,24 +344,72 @@ func TestBEIR(t *testing.T) {
 	}
 }
 
+// TestJSONLErrors imports a bad line between two good ones. A line that is an object of JSON is
+// skipped, and the next one is read; any other line ends the import.
 func TestJSONLErrors(t *testing.T) {
+	deep := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
 	for _, tt := range []struct {
-		content, say string
-		skipped      int
+		line, say string
+		ends      bool
 	}{
-		{`{"id":"a"}` + "\n" + `{"id":"b"`, "line 2", 0},
-		{`{"id":"a","id":"b"}`, "line 1", 0},
-		{`[1]`, "offset 1: '1' instead of an object: an array to import has objects", 0},
-		{`{"id":"a","vector":"x"}`, "line 1", 0},
-		{`{"id":"a","vector":[1,NaN]}` + "\n" + `{"id":1.5}`, "", 2},
+		{`{"id":1.5}`, "offset 9: invalid: id 1.5 is neither a string nor an integer", false},
+		{`{"id":true}`, "offset 6: a boolean instead of a string", false},
+		{`{"id":["x"]}`, "an array instead of a string", false},
+		{`{"id":"x\u0001"}`, "control character", false},
+		{`{"id":"x","$y":1}`, `document "x": invalid: metadata key "$y"`, false},
+		{`{"id":"x","text":5}`, `document "x": offset 17: a number instead of a string`, false},
+		{`{"id":"x","vector":"abc"}`, `document "x": element 0 at byte 19: a string instead of an array`, false},
+		{`{"vector":[1,"2"],"id":"x"}`, "element 1 at byte 13: a string instead of a number", false},
+		{`{"id":"x","vector":[1,NaN]}`, `document "x": element 1 at byte 22: not a finite float32: NaN`, false},
+		{`{"id":"x","metadata":5}`, `document "x": offset 21: a number instead of an object`, false},
+		{`{"id":"x","metadata":{"n":99999999999999999999}}`, "does not fit int64", false},
+		{`{"id":"x","metadata":{"y":` + deep(20) + `}}`, `document "x": invalid: metadata`, false},
+		{`{"id":"x","metadata":{"y":` + deep(100) + `}}`, `document "x": offset 90: nested deeper`, false},
+		{`{"id":"x","vector":[1],"embedding":[1]}`, `key "embedding" repeats a part`, false},
+		{`{"id":"x","id":"y"}`, `key "id" repeats a part`, false},
+		{`{"id":"x","y":1,"metadata":{"y":2}}`, `key "y" is given both inside and outside`, false},
+		{`{"id":"x"`, "unexpected EOF", true},
+		{`{"id":"x"} {}`, "'{' after the value", true},
+		{`{"id":true`, "a boolean instead of a string", true},
+		{`{"id":x}`, "'x' instead of a string", true},
+		{"{\"id\":\"\xff\"}", "not valid UTF-8", true},
+		{`["x"]`, "an array instead of an object", true},
+		{`null`, "null instead of an object", true},
 	} {
-		src, err := Open(write(t, filepath.Join(t.TempDir(), "x.jsonl"), tt.content), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r, err := Import(t.Context(), open(t, 0), src, nil)
-		if (tt.say == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), tt.say) || r.Skipped != tt.skipped {
-			t.Errorf("%s: %+v %v", tt.content, r, err)
+		t.Run(tt.line[:min(len(tt.line), 30)], func(t *testing.T) {
+			path := write(t, filepath.Join(t.TempDir(), "x.jsonl"), `{"id":"a"}`+"\n"+tt.line+"\n"+`{"id":"b"}`)
+			src, err := Open(path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var skipped []string
+			r, err := Import(t.Context(), open(t, 0), src, &ImportOptions{OnSkip: func(d *ImportedDocument) {
+				skipped = append(skipped, fmt.Sprintf("%v: %v", d.Position, d.Skip))
+			}})
+			want, got := Report{Added: 2, Skipped: 1}, strings.Join(skipped, "\n")
+			if tt.ends {
+				want, got = Report{Added: 1}, fmt.Sprint(err)
+				err = nil
+			}
+			if err != nil || r != want || !strings.Contains(got, tt.say) || !strings.Contains(got, "x.jsonl: line 2") {
+				t.Errorf("%+v, %v, %s; want %q", r, err, got, tt.say)
+			}
+		})
+	}
+}
+
+// TestBesideSkips: a line beside a row of vectors that is no document skips the row.
+func TestBesideSkips(t *testing.T) {
+	dir := t.TempDir()
+	vectors := write(t, filepath.Join(dir, "v.bvecs"), "\x01\x00\x00\x00\x07\x01\x00\x00\x00\x08")
+	for name, o := range map[string]*OpenOptions{
+		"documents": {Documents: write(t, filepath.Join(dir, "docs.jsonl"), `{"id":"a","text":5}`+"\n"+`{"text":"t"}`)},
+		"metadata":  {Metadata: write(t, filepath.Join(dir, "meta.jsonl"), `{"n":99999999999999999999}`+"\n"+`{"n":1}`)},
+	} {
+		c := open(t, 0)
+		r := importAll(t, c, vectors, o)
+		if docs := documents(t, c); r != (Report{Added: 1, Skipped: 1}) || docs[0].ID != "1" || docs[0].Vector[0] != 8 {
+			t.Errorf("%s: %+v, %+v", name, r, docs)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"iter"
 	"runtime"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/internal/docjson"
@@ -27,8 +29,8 @@ import (
 // and one without a vector under values, as other stores write them. null means absent. Any other
 // key becomes a field of the metadata, such as the title in a BEIR corpus. Numbers in the metadata
 // are int64 when written without fraction and exponent, otherwise float64. named is the set of
-// parts that have a key. Every error is a *FormatError; it wraps db.ErrInvalid or ErrNotFinite if
-// the line is well-formed but a value cannot be stored.
+// parts that have a key. Every error is a *FormatError; it wraps db.ErrInvalid or ErrNotFinite if a
+// value has the right type and cannot be stored.
 func ParseDocument(line []byte) (d db.Document, named db.Select, err error) {
 	p := documentParser{scratch: new([]float32)}
 	return p.parse(line)
@@ -151,9 +153,14 @@ func adopt(d *db.Document, named *db.Select, extra map[string]any) error {
 	return nil
 }
 
-// onlyValue reports whether err concerns a value of one document and not the structure of its file.
-func onlyValue(err error) bool {
-	return errors.Is(err, db.ErrInvalid) || errors.Is(err, ErrNotFinite)
+// onlyValue reports whether err, for a text that should be one object, concerns its values and not
+// the structure of its file: the text is an object of JSON, or holds NaN or an infinity.
+func onlyValue(text []byte, err error) bool {
+	if errors.Is(err, db.ErrInvalid) || errors.Is(err, ErrNotFinite) {
+		return true
+	}
+	first, _ := docjson.First(text)
+	return first == '{' && utf8.Valid(text) && json.Valid(text)
 }
 
 // document parses one line. The document of a blank line is nil.
@@ -162,13 +169,16 @@ func (p documentParser) document(line []byte, pos Position) (*ImportedDocument, 
 		return nil, nil
 	}
 	d, named, err := p.parse(line)
-	switch {
-	case err == nil:
+	if err == nil {
 		return &ImportedDocument{Document: d, Carries: named, Position: pos}, nil
-	case onlyValue(err):
-		return &ImportedDocument{Document: d, Position: pos, Skip: err}, nil
 	}
-	return nil, locate(err, pos.File, pos.N)
+	if !onlyValue(line, err) {
+		return nil, locate(err, pos.File, pos.N)
+	}
+	if d.ID != "" {
+		err = fmt.Errorf("document %.40q: %w", d.ID, err)
+	}
+	return &ImportedDocument{Document: d, Position: pos, Skip: err}, nil
 }
 
 const (
@@ -272,8 +282,8 @@ func NewJSONLReader(r io.Reader, name string) *JSONLReader {
 }
 
 // Next returns the next document, or io.EOF. See ParseDocument for the lines; blank lines are
-// skipped. A line that is well-formed but cannot be stored gives a document with Skip set. Do not
-// call Next after an error.
+// skipped. A line that is an object of JSON but no document gives one with Skip set. Any other line
+// is a *FormatError. Do not call Next after an error.
 func (r *JSONLReader) Next() (*ImportedDocument, error) {
 	for {
 		for len(r.lines) == 0 {

@@ -2,6 +2,7 @@ package exchange
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -110,33 +111,34 @@ func (s *rowSource) beside() (add func(*ImportedDocument) error, stop func()) {
 		return func(*ImportedDocument) error { return nil }, func() {}
 	}
 	next, stop := iter.Pull2(lines(name))
+	parser := documentParser{new([]float32)}
 	return func(doc *ImportedDocument) error {
 		line, err, ok := next()
+		pos := Position{File: name, Unit: "line", N: doc.Position.N + 1}
 		switch {
 		case err != nil:
 			return err
 		case !ok:
-			return &FormatError{Name: name, Line: doc.Position.N + 1,
-				Err: fmt.Errorf("no line for row %d", doc.Position.N)}
+			return &FormatError{Name: name, Line: pos.N, Err: fmt.Errorf("no line for row %d", doc.Position.N)}
 		case s.metadata != "":
-			m, err := docjson.ReadMetadata(line)
-			if err != nil {
-				return locate(err, name, doc.Position.N+1)
-			}
-			doc.Document.Metadata = m
 			doc.Carries |= db.WithMetadata
+			doc.Document.Metadata, err = docjson.ReadMetadata(line)
+			if err != nil && onlyValue(line, err) {
+				doc.Skip = fmt.Errorf("%v: %w", pos, err)
+				return nil
+			}
+			return locate(err, name, pos.N)
+		}
+		d, err := parser.document(line, pos)
+		if err != nil {
+			return err
+		}
+		if d.Skip != nil {
+			doc.Skip = fmt.Errorf("%v: %w", pos, d.Skip)
 			return nil
 		}
-		d, named, err := ParseDocument(line)
-		var bad *FormatError
-		if errors.As(err, &bad) {
-			bad.Name, bad.Line = name, doc.Position.N+1
-			return bad
-		}
-		if doc.Skip = err; d.ID == "" {
-			d.ID = doc.Document.ID
-		}
-		doc.Document, doc.Carries = d, named|db.WithVector
+		d.Document.ID = cmp.Or(d.Document.ID, doc.Document.ID)
+		doc.Document, doc.Carries = d.Document, d.Carries|db.WithVector
 		return nil
 	}, stop
 }

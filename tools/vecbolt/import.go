@@ -39,7 +39,8 @@ func (c *importCmd) Help() string {
 		`other keys become metadata), CSV or Parquet with columns of such names, .fvecs, .bvecs, .npy, and a BEIR corpus. Rows of a file of ` +
 		`vectors have their number as id, from 0. Only new and changed documents are written, and with --embed only their texts are embedded: an import that was interrupted goes on ` +
 		`where it stopped. A document that cannot ` +
-		`be stored is skipped, with a message; a vector of another dimension ends the import, and the documents before it stay. ` +
+		`be stored is skipped, with a message, and so is an object of JSON with a value of the wrong type. A line that is not JSON ` +
+		`and a vector of another dimension end the import, and the documents before them stay. ` +
 		`A cache directory that does not exist is an empty one.`
 }
 
