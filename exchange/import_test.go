@@ -368,6 +368,8 @@ func TestJSONLErrors(t *testing.T) {
 		{`{"id":"x","vector":[1],"embedding":[1]}`, `key "embedding" repeats a part`, false},
 		{`{"id":"x","id":"y"}`, `key "id" repeats a part`, false},
 		{`{"id":"x","y":1,"metadata":{"y":2}}`, `key "y" is given both inside and outside`, false},
+		{`{"id":"x\ud800"}`, "offset 8: string with half a surrogate pair", false},
+		{`{"id":"x","\ud800":1}`, `document "x": offset 11: string with half a surrogate pair`, false},
 		{`{"id":"x"`, "unexpected EOF", true},
 		{`{"id":"x"} {}`, "'{' after the value", true},
 		{`{"id":true`, "a boolean instead of a string", true},

@@ -7,7 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/vecbolt/vecbolt/internal/jsontext"
 )
 
 // Parse reads a condition from JSON; docs/where.md describes the language.
@@ -17,7 +18,7 @@ func Parse(where []byte) (Expr, error) {
 	if len(where) > MaxText {
 		return nil, p.errorf("%d bytes exceed the limit of %d", len(where), MaxText)
 	}
-	if at := badText(where); at >= 0 {
+	if at := jsontext.Bad(where); at >= 0 {
 		return nil, p.errorf("invalid UTF-8 or half a surrogate pair at byte %d", at)
 	}
 	if len(bytes.TrimSpace(where)) == 0 {
@@ -46,43 +47,6 @@ func MustParse(where string) Expr {
 		panic(err)
 	}
 	return e
-}
-
-// badText returns the offset of the first byte that is not UTF-8, or of the first \u escape of half
-// a surrogate pair, or -1. encoding/json would silently replace both by U+FFFD.
-func badText(text []byte) int {
-	for i := 0; i < len(text); {
-		r, n := utf8.DecodeRune(text[i:])
-		if r == utf8.RuneError && n == 1 {
-			return i
-		}
-		if r == '\\' {
-			switch unit, ok := escapedUnit(text[i:]); {
-			case !ok:
-				n = 2 // another escape and its character
-			case unit < 0xD800 || unit > 0xDFFF:
-				n = 6
-			default:
-				low, ok := escapedUnit(text[i+6:])
-				if unit > 0xDBFF || !ok || low < 0xDC00 || low > 0xDFFF {
-					return i
-				}
-				n = 12
-			}
-		}
-		i += n
-	}
-	return -1
-}
-
-// escapedUnit returns the UTF-16 unit if text begins with an escaped one: \u and four hexadecimal
-// digits.
-func escapedUnit(text []byte) (unit uint64, ok bool) {
-	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
-		return 0, false
-	}
-	unit, err := strconv.ParseUint(string(text[2:6]), 16, 16)
-	return unit, err == nil
 }
 
 // A parser reads tokens in one pass; pointer is its position.

@@ -403,6 +403,7 @@ func TestErrors(t *testing.T) {
 		{"list_documents", `{"collection":"plain","limit":101}`, "maximum"},
 		{"list_documents", `{"collection":"plain","max_text":-1}`, "minimum"},
 		{"upsert_documents", `{"collection":"plain","documents":[{"id":"\u0000"}]}`, "id"},
+		{"upsert_documents", `{"collection":"plain","documents":[{"id":"\ud800"}]}`, "half a surrogate pair at byte"},
 		{"upsert_documents", `{"collection":"plain","documents":[{"id":"x","other":1}]}`, "additional properties"},
 		{"upsert_documents", `{"collection":"plain","documents":[{"id":1}]}`, "string"},
 		{"delete_documents", `{"collection":"plain"}`, "ids"},

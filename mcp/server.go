@@ -20,6 +20,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/internal/errtext"
+	"github.com/vecbolt/vecbolt/internal/jsontext"
 	"github.com/vecbolt/vecbolt/rag/embed"
 	"github.com/vecbolt/vecbolt/rag/knowledge"
 	"github.com/vecbolt/vecbolt/rag/vectorize"
@@ -193,6 +194,9 @@ func add[In bounder, Out any](server *sdk.Server, name, description string, hint
 	sdk.AddTool(server, &sdk.Tool{Name: name, Description: description, Annotations: hints, InputSchema: input, OutputSchema: output},
 		func(ctx context.Context, req *sdk.CallToolRequest, _ map[string]any) (*sdk.CallToolResult, any, error) {
 			var in In
+			if at := jsontext.Bad(req.Params.Arguments); at >= 0 {
+				return nil, nil, fmt.Errorf("arguments: invalid UTF-8 or half a surrogate pair at byte %d", at)
+			}
 			if len(req.Params.Arguments) > 0 {
 				if err := json.Unmarshal(req.Params.Arguments, &in); err != nil {
 					return nil, nil, fmt.Errorf("arguments: %w", err)

@@ -97,7 +97,7 @@ func TestNoHalfBatch(t *testing.T) {
 	for _, bad := range []string{`{"id":"x"}`, `{"embedding":[1,2,3]}`, `{"embedding":[1e39,0]}`, `{"embedding":[0,"1"]}`, `{"id":"","embedding":[0,1],"metadata":{"":1}}`, `{"embedding":[0,1],"metadata":{"$x":1}}`,
 		`{"embedding":[0,1],"metadata":{"a":[[1]]}}`, `{"embedding":[0,1],"metadata":{"a":99999999999999999999}}`, `{"embedding":[0,1],"metadata":[]}`, `{"embedding":[0,1],"text":1}`, `{"embedding":[0,1],"id":1}`,
 		`{"embedding":[0,1],"id":"\u0000"}`, `{"embedding":[0,1],"id":"` + strings.Repeat("x", db.MaxIDLen+1) + `"}`, `{"embedding":[0,1],"more":1}`, `{"embedding":[0,1],"metadata":{"a.b":1,"a":{"b":1}}}`, `1`, `null`, `[]`,
-		`{"embedding":[0,1],"metadata":{"` + strings.Repeat("k", db.MaxKeyLen+1) + `":1}}`, `{"embedding":[0,1],"embedding":[0,1]}`, `{"embedding":[0,1],"text":"` + "\xff" + `"}`, `{"embedding":[` + strings.Repeat("0,", db.MaxDim) + `0]}`} {
+		`{"embedding":[0,1],"metadata":{"` + strings.Repeat("k", db.MaxKeyLen+1) + `":1}}`, `{"embedding":[0,1],"embedding":[0,1]}`, `{"embedding":[0,1],"text":"` + "\xff" + `"}`, `{"embedding":[0,1],"id":"\ud800"}`, `{"embedding":[0,1],"metadata":{"\udfff":1}}`, `{"embedding":[` + strings.Repeat("0,", db.MaxDim) + `0]}`} {
 		refused(t, bad, s.ask("POST", "/collections/c/documents", `{"documents":[{"id":"before","embedding":[0,1]},`+bad+`,{"id":"after","embedding":[0,1]}]}`))
 		if n := s.must(200, "GET", "/collections/c", "")["count"]; n != 1.0 {
 			t.Fatalf("%.100s: %v documents", bad, n)

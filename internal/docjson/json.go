@@ -3,6 +3,7 @@ package docjson
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -12,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/vecbolt/vecbolt/internal/document"
+	"github.com/vecbolt/vecbolt/internal/jsontext"
 )
 
 // jsonReader reads JSON into metadata values: integers become int64, numbers with a fraction or an
@@ -253,8 +255,8 @@ func (r *jsonReader) number() (any, error) {
 	return f, nil
 }
 
-// string reads a string. As in encoding/json, half a surrogate pair becomes U+FFFD; invalid UTF-8
-// is refused.
+// string reads a string. It refuses invalid UTF-8 and half a surrogate pair, which no string of Go
+// can hold: different ids would become equal.
 func (r *jsonReader) string() (string, error) {
 	if err := r.want('"'); err != nil {
 		return "", err
@@ -277,6 +279,10 @@ func (r *jsonReader) string() (string, error) {
 			r.at++
 			if !escaped {
 				return string(raw), nil
+			}
+			if bad := jsontext.Bad(raw); bad >= 0 {
+				r.at = start + bad
+				return "", errors.New("string with half a surrogate pair")
 			}
 			var s string
 			if err := json.Unmarshal(r.b[start-1:r.at], &s); err != nil {

@@ -66,10 +66,21 @@ func TestValuesAgainstEncodingJSON(t *testing.T) {
 			t.Errorf("%s: offset %d", s, r.at)
 		}
 	}
-	for _, s := range []string{`{"a":1,"a":1}`, `9223372036854775808`, `1e400`, "\"\xff\"", strings.Repeat("[", 100_000), strings.Repeat(`{"a":`, 100_000)} {
+	for _, s := range []string{`{"a":1,"a":1}`, `9223372036854775808`, `1e400`, "\"\xff\"", `"\ud800"`, `{"\udfff":1}`, strings.Repeat("[", 100_000), strings.Repeat(`{"a":`, 100_000)} {
 		r := jsonReader{b: []byte(s)}
 		if v, err := r.value(0); err == nil {
 			t.Errorf("%.40s: accepted as %v", s, v)
+		}
+	}
+}
+
+// TestHalfSurrogates: half of a pair is refused at its offset. encoding/json makes U+FFFD of it,
+// and different ids become equal.
+func TestHalfSurrogates(t *testing.T) {
+	for text, at := range map[string]int64{`"ab\ud800"`: 3, `"\n\udfff\n"`: 3, `"\ud83d\ud83d\ude00"`: 1, `["x","\ude00\ud83d"]`: 6} {
+		r := NewReader([]byte(text))
+		if v, err := r.Value(); err == nil || !strings.Contains(err.Error(), "half a surrogate pair") || r.Offset() != at {
+			t.Errorf("%s: %v, %v at %d, want %d", text, v, err, r.Offset(), at)
 		}
 	}
 }

@@ -6,7 +6,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/vecbolt/vecbolt/internal/jsontext"
 )
 
 // MarshalMetadata writes metadata as JSON such that UnmarshalMetadata returns the same values and
@@ -27,8 +28,8 @@ func MarshalMetadata(m map[string]any) ([]byte, error) {
 
 // UnmarshalMetadata reads an object, or null, as metadata.
 func UnmarshalMetadata(b []byte) (map[string]any, error) {
-	if !utf8.Valid(b) {
-		return nil, Invalidf("metadata is not valid UTF-8")
+	if at := jsontext.Bad(b); at >= 0 {
+		return nil, Invalidf("metadata with invalid UTF-8 or half a surrogate pair at byte %d", at)
 	}
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.UseNumber()

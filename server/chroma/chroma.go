@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/internal/jsontext"
 	"github.com/vecbolt/vecbolt/rag/vectorize"
 	"github.com/vecbolt/vecbolt/server/internal/rest"
 )
@@ -142,6 +143,9 @@ type request struct {
 
 // decode reads the body. Unknown fields are ignored: they come from other client versions.
 func (r *request) decode(into any) error {
+	if at := jsontext.Bad(r.body); at >= 0 {
+		return invalidf("request body: invalid UTF-8 or half a surrogate pair at byte %d", at)
+	}
 	if err := json.Unmarshal(r.body, into); err != nil {
 		return invalidf("request body: %v", err)
 	}

@@ -593,6 +593,8 @@ func TestMistakes(t *testing.T) {
 		{"add", `{"ids":["x","x"],"embeddings":[[1,2],[1,2]]}`, 400, "comes twice"},
 		{"add", `{"ids":[""],"embeddings":[[1,2]]}`, 400, "empty"},
 		{"add", `{"ids":["\u0000"],"embeddings":[[1,2]]}`, 400, "id"},
+		{"add", `{"ids":["\ud800"],"embeddings":[[1,2]]}`, 400, "half a surrogate pair at byte 9"},
+		{"add", "{\"ids\":[\"\xff\"],\"embeddings\":[[1,2]]}", 400, "invalid UTF-8"},
 		{"add", `{"ids":["x"],"embeddings":[[1]]}`, 400, "dimension"},
 		{"add", `{"ids":["x"],"embeddings":[[]]}`, 400, ""},
 		{"add", `{"ids":["x"],"embeddings":[["a","b"]]}`, 400, "embedding"},
