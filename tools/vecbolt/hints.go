@@ -46,7 +46,7 @@ func hints(line *kong.Context, err error) (all []string) {
 		all = append(all, "processes share a database; this one is held alone, or this command is for the process that leads: "+
 			"end that process, or ask it if it is \"vecbolt serve\"")
 	}
-	if is(db.ErrNotFound) && is(fs.ErrNotExist) && database != "" {
+	if is(db.ErrNotFound) && is(fs.ErrNotExist) && database != "" && missing(database) { // not a target
 		all = append(all, fmt.Sprintf("%q and %q create a database%s", command("import", "COLLECTION", "FILE"),
 			command("put", "COLLECTION"), errtext.Instead(filepath.Base(database), databases(filepath.Dir(database)))))
 	}
