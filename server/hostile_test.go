@@ -220,6 +220,9 @@ func TestLimits(t *testing.T) {
 	s.refuses(400, "more than 3 documents in one request", "POST", "/collections/c/documents", `{"documents":[{"embedding":[1,1]},{"embedding":[1,1]},{"embedding":[1,1]},{"embedding":[1,1]}]}`)
 	s.must(200, "POST", "/collections/c/search", `{"vector":[1,1],"k":20}`)
 	s.refuses(400, "a query ranks at most 20 hits, those left out by 'offset' included", "POST", "/collections/c/search", `{"vector":[1,1],"k":20,"offset":1}`)
+	s.refuses(400, `offset 21: "k": invalid: 0, want 1 to 20`, "POST", "/collections/c/search", `{"vector":[1,1],"k":0}`)
+	s.refuses(400, `offset 39: "queries": "offset": invalid: 21, want 0 to 20`, "POST", "/collections/c/search/batch", `{"queries":[{"vector":[1,1],"offset":21}]}`)
+	s.refuses(400, `offset 32: "fusion": "depth": invalid: 21, want 0 to 20`, "POST", "/collections/c/search", `{"text":"x","fusion":{"depth":21}}`)
 	s.refuses(400, "more than 2 queries in one request", "POST", "/collections/c/search/batch", `{"queries":[{"vector":[1,1]},{"vector":[1,1]},{"vector":[1,1]}]}`)
 	s.must(400, "POST", "/collections/c/documents/delete", `{"ids":["1","2","3","4"]}`)
 	for _, q := range []string{`"k":9223372036854775807`, `"offset":9223372036854775807`, `"k":9223372036854775807,"group":{"field":"a","size":1000}`} {

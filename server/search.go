@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -89,7 +88,7 @@ func (s *Server) asked(w http.ResponseWriter, r *http.Request, explain bool) (_ 
 	if _, err := s.collection(r); err != nil {
 		return nil, nil, err
 	}
-	var q query
+	q := query{most: s.limits.Hits}
 	err = s.object(w, r, func(key string, v *docjson.Reader) (err error) {
 		if explain && key == "why_not" {
 			whyNot, err = v.Strings(maxExamples)
@@ -98,7 +97,7 @@ func (s *Server) asked(w http.ResponseWriter, r *http.Request, explain bool) (_ 
 		return readQueryField(&q, key, v)
 	})
 	if err == nil {
-		err = s.judge(&q)
+		err = q.judge()
 	}
 	if err != nil {
 		return nil, nil, err
@@ -149,10 +148,10 @@ func (s *Server) searchBatch(w http.ResponseWriter, r *http.Request) error {
 			if len(queries) == s.limits.Queries {
 				return tooMany("queries", s.limits.Queries)
 			}
-			var q query
+			q := query{most: s.limits.Hits}
 			err := v.Object(func(key string) error { return readQueryField(&q, key, v) })
 			if err == nil {
-				err = s.judge(&q)
+				err = q.judge()
 			}
 			if hits += wanted(&q.Query); err == nil && hits > 10*s.limits.Hits {
 				err = tooMany("hits", 10*s.limits.Hits)
@@ -190,6 +189,7 @@ func (s *Server) searchBatch(w http.ResponseWriter, r *http.Request) error {
 // A query is a db.Query as its JSON has it: with a member for each kind of target and accuracy.
 type query struct {
 	db.Query
+	most         int // hits, by the limits of the server
 	vector       []float32
 	id           string
 	like, unlike []string
@@ -240,7 +240,7 @@ func readQueryField(q *query, key string, v *docjson.Reader) (err error) {
 	return named(key, read(q, v))
 }
 
-// queryFields reads the members of a query. Limits that depend on the server are in s.judge.
+// queryFields reads the members of a query. Limits of several members together are in query.judge.
 var queryFields = map[string]func(*query, *docjson.Reader) error{
 	"vector":    readQueryVector,
 	"embedding": readQueryVector,
@@ -250,8 +250,8 @@ var queryFields = map[string]func(*query, *docjson.Reader) error{
 	"text":      func(q *query, v *docjson.Reader) (err error) { q.Text, err = v.String(); return },
 	"words":     func(q *query, v *docjson.Reader) (err error) { q.words, err = v.Bool(); return },
 	"snippet":   func(q *query, v *docjson.Reader) (err error) { q.Snippet, err = v.Int(0, maxSnippet); return },
-	"k":         func(q *query, v *docjson.Reader) (err error) { q.K, err = v.Int(1, math.MaxInt); return },
-	"offset":    func(q *query, v *docjson.Reader) (err error) { q.Offset, err = v.Int(0, math.MaxInt); return },
+	"k":         func(q *query, v *docjson.Reader) (err error) { q.K, err = v.Int(1, q.most); return },
+	"offset":    func(q *query, v *docjson.Reader) (err error) { q.Offset, err = v.Int(0, q.most); return },
 	"where":     func(q *query, v *docjson.Reader) (err error) { q.Where, err = readWhereIn(v); return },
 	"exact":     func(q *query, v *docjson.Reader) (err error) { q.exact, err = v.Bool(); return },
 	"recall":    func(q *query, v *docjson.Reader) (err error) { q.recall, err = v.Float(); return },
@@ -279,7 +279,7 @@ var queryFields = map[string]func(*query, *docjson.Reader) error{
 			case "c":
 				f.C, err = v.Float()
 			case "depth":
-				f.Depth, err = v.Int(0, math.MaxInt)
+				f.Depth, err = v.Int(0, q.most)
 			default:
 				err = unknown(key, "method", "vector", "text", "c", "depth")
 			}
@@ -345,16 +345,13 @@ func wanted(q *db.Query) int {
 }
 
 // judge refuses queries beyond the limits.
-func (s *Server) judge(q *query) error {
-	most := s.limits.Hits
+func (q *query) judge() error {
 	switch {
 	case len(q.vector) == 0 && q.id == "" && len(q.like) == 0 && q.Text == "":
 		return rest.Errorf(http.StatusBadRequest, "a query needs one of 'vector', 'id', 'like' and 'text'")
-	case q.K > most || q.Offset > most || wanted(&q.Query) > most:
+	case wanted(&q.Query) > q.most:
 		return rest.Errorf(http.StatusBadRequest,
-			"a query ranks at most %d hits, those left out by 'offset' included", most)
-	case q.Fusion.Depth > most:
-		return rest.Errorf(http.StatusBadRequest, "'fusion': 'depth' is at most %d", most)
+			"a query ranks at most %d hits, those left out by 'offset' included", q.most)
 	case q.MMR != nil && q.MMR.Fetch == 0 && 5*wanted(&q.Query) > maxDiverse:
 		return rest.Errorf(http.StatusBadRequest,
 			"'mmr' compares at most %d documents, five times the hits: ask for fewer or name 'fetch'", maxDiverse)
