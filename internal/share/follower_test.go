@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"reflect"
 	"testing"
 
 	"github.com/vecbolt/vecbolt/internal/engine"
@@ -34,6 +35,23 @@ func TestReceive(t *testing.T) {
 				t.Fatal(m, err)
 			}
 		})
+	}
+}
+
+// TestPassing: a call that reads leaves a root and a grant to the background, which handles them
+// next, before what came behind them.
+func TestPassing(t *testing.T) {
+	for _, long := range []Message{Root{Tx: 7, Applied: 3}, Grant{Request: 5}} {
+		l := &link{in: NewReader(bytes.NewReader(append(frame(t, long), frame(t, Bye{})...)), true),
+			attention: make(chan struct{}, 1), ended: make(chan struct{})}
+		if new(Member).pass(l) || len(l.attention) != 1 {
+			t.Errorf("%T: handled, or the background is not asked", long)
+		}
+		for _, want := range []Message{long, Bye{}} {
+			if msg, err := l.next(); !reflect.DeepEqual(msg, want) || err != nil {
+				t.Errorf("%T: next is %+v, %v; want %+v", long, msg, err, want)
+			}
+		}
 	}
 }
 
