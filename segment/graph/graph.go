@@ -18,12 +18,11 @@ type Graph struct {
 	geo   geometry
 	space space
 	mean  []float32
-	turn  *rotation // of quick nodes
-	sifts bool      // see sift.go
+	sifts bool // see sift.go
 
 	file        *blocks.Content // nil for a graph that is being built
 	records     []byte          // their last bytes if the codes are shared
-	turned      []byte          // records of the rotated points, while quick nodes with shared codes are built
+	rotated     []byte          // records of the rotated points, while quick nodes with shared codes are built
 	codes       *codes.Codes    // shared codes, or nil
 	codeBytes   []byte          // of codes
 	nodes       []uint32
@@ -34,7 +33,9 @@ type Graph struct {
 	over        []uint32
 	levels      [len(calibrated)][]level
 
-	entrance *atomic.Pointer[entrance] // of quick nodes; the first search makes it
+	// Of quick nodes.
+	rotation *rotation
+	entrance *atomic.Pointer[entrance] // the first search makes it
 }
 
 // ErrCodes is wrapped by errors about the codes that a graph shares: they are absent or damaged.
@@ -130,7 +131,7 @@ func (g *Graph) Codes() *codes.Codes { return g.codes }
 // prepare makes whatever follows from the header alone.
 func (g *Graph) prepare() {
 	if g.Quick() {
-		g.turn, g.sifts = newRotation(g.Dim(), g.head.seed), g.Dim() < quickDim
+		g.rotation, g.sifts = newRotation(g.Dim(), g.head.seed), g.Dim() < quickDim
 		g.entrance = new(atomic.Pointer[entrance])
 	}
 }

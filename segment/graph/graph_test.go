@@ -875,7 +875,7 @@ func TestFar(t *testing.T) {
 			for i, h := range order[n+1:][:degree] {
 				lost.nodes[order[n].Row*g.per+i] = uint32(h.Row)
 			}
-			lost.head.layout, lost.turn = plain, nil
+			lost.head.layout, lost.rotation = plain, nil
 			if g.Quick() {
 				continue
 			}

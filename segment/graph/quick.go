@@ -97,8 +97,8 @@ func (d *decodedRecord) rotated(g *Graph, row uint32) []byte {
 	switch {
 	case g.rotates():
 		return g.record(row)
-	case g.turned != nil:
-		return g.turned[int(row)*size:][:size]
+	case g.rotated != nil:
+		return g.rotated[int(row)*size:][:size]
 	}
 	d.rec = slices.Grow(d.rec[:0], size)[:size]
 	d.rotate(g, row, d.rec)
@@ -109,19 +109,19 @@ func (d *decodedRecord) rotated(g *Graph, row uint32) []byte {
 func (d *decodedRecord) rotate(g *Graph, row uint32, dst []byte) {
 	coded, tail := g.parts(row)
 	d.read(coded, tail, g.Dim())
-	g.turn.apply(d.y[:g.Dim()])
+	g.rotation.apply(d.y[:g.Dim()])
 	record(dst, d.y[:g.Dim()], d.extra)
 }
 
-// turnAll makes the records of all rotated points at once, until they are dropped.
-func (b *builder) turnAll() error {
+// rotateAll makes the records of all rotated points at once, until they are dropped.
+func (b *builder) rotateAll() error {
 	size := int(recordSize(b.Dim()))
-	turned := make([]byte, b.Len()*size)
+	rotated := make([]byte, b.Len()*size)
 	err := b.each(b.Len(), func(w *workerScratch, row int) error {
-		w.centre.rotate(b.Graph, uint32(row), turned[row*size:][:size])
+		w.centre.rotate(b.Graph, uint32(row), rotated[row*size:][:size])
 		return nil
 	})
-	b.turned = turned
+	b.rotated = rotated
 	return err
 }
 
@@ -130,10 +130,10 @@ func (b *builder) turnAll() error {
 // few.
 func (b *builder) pack() error {
 	if !b.rotates() {
-		if err := b.turnAll(); err != nil {
+		if err := b.rotateAll(); err != nil {
 			return err
 		}
-		defer func() { b.turned = nil }()
+		defer func() { b.rotated = nil }()
 	}
 	plain := b.nodes
 	per := int(b.geo.node / 4)
