@@ -526,10 +526,12 @@ func (s *Server) deleteWhere(w http.ResponseWriter, r *http.Request, c *db.Colle
 func (s *Server) deleteDocuments(w http.ResponseWriter, r *http.Request, c *db.Collection) error {
 	var ids []string
 	var where filter.Expr
+	listed := false // an empty list of ids is one, too
 	err := s.object(w, r, func(key string, v *docjson.Reader) (err error) {
 		switch key {
 		case "ids":
 			ids, err = v.Strings(s.limits.Documents)
+			listed = true
 		case "where":
 			where, err = readWhereIn(v)
 		default:
@@ -540,7 +542,7 @@ func (s *Server) deleteDocuments(w http.ResponseWriter, r *http.Request, c *db.C
 	var n int
 	switch {
 	case err != nil:
-	case (ids == nil) == (where == nil):
+	case listed == (where != nil):
 		err = rest.Errorf(http.StatusBadRequest, "either 'ids' or 'where' is required")
 	case where != nil:
 		n, err = c.DeleteWhere(r.Context(), where)
