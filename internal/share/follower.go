@@ -130,14 +130,19 @@ func (m *Member) joinAdopted(wait time.Duration) (*link, error) {
 	return l, nil
 }
 
-// token returns the token of the process that holds the lock.
+// token returns the token of the process that holds the lock. A directory without one, such as a
+// published folder, has no leader.
 func (m *Member) token() (string, error) {
 	f, err := vfs.Open(m.dir, nil)
 	if err != nil {
 		return "", err
 	}
 	defer f.Close()
-	return f.LockToken(engine.LockName)
+	token, err := f.LockToken(engine.LockName)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w: %w", errNoLeader, err)
+	}
+	return token, err
 }
 
 // root completes a root that the leader has sent.

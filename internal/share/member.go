@@ -44,6 +44,7 @@ type Member struct {
 	requests atomic.Uint64 // numbers given out
 
 	looked   atomic.Int64 // when look did something, in nanoseconds since the epoch
+	alone    atomic.Int64 // until when rejoin does not wait, likewise
 	deposing sync.Mutex   // held while a stopped leader is replaced
 
 	mu      sync.Mutex

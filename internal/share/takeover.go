@@ -89,11 +89,11 @@ func (m *Member) look() {
 		if now-last < int64(every) {
 			return
 		}
-		if m.engine.CheckLead() == nil { // otherwise it has deposed called
+		if m.engine.CheckLead() == nil {
 			m.looked.Store(now)
-			return
+		} else { // and CheckLead has called deposed
+			m.rejoin()
 		}
-		m.rejoin()
 		return
 	case engine.Reader:
 		every = lookEvery
@@ -122,12 +122,17 @@ func (m *Member) look() {
 }
 
 // rejoin waits until this process follows the leader that has fenced the directory which it has
-// open. Others have written since, however long ago that was. If nobody can be followed, calls go
-// on with what this process has.
+// open. Others have written since, however long ago that was. If nobody can be followed for
+// openTime, calls go on with what this process has, and for as long none waits again.
 func (m *Member) rejoin() {
+	if time.Now().UnixNano() < m.alone.Load() {
+		return
+	}
 	ctx, cancel := context.WithTimeout(m.ctx, openTime)
 	defer cancel()
-	_, _ = m.present(ctx, nil) // calls that write meet the error again
+	if _, err := m.present(ctx, nil); err != nil { // calls that write meet it again
+		m.alone.Store(time.Now().Add(openTime).UnixNano())
+	}
 }
 
 // deposed is called when the engine finds that it has lost the lead.
