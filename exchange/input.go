@@ -11,8 +11,8 @@ import (
 	"github.com/vecbolt/vecbolt/db"
 )
 
-// An input is a path that a source reads. The bytes of a pipe, a socket or a device come once, so
-// it is opened once, for the detection of its format and for the source.
+// An input is a path that a source reads. A pipe, a socket or a device gives its bytes only once:
+// it is opened once, and the detection of the format leaves its bytes to the source.
 type input struct {
 	path string
 	mode fs.FileMode

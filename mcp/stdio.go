@@ -61,7 +61,7 @@ type inputLine struct {
 	long bool   // the line is too long, and text is empty
 }
 
-// subscribe is the method of requests that are answered when the client cancels them.
+// subscribe is the method of requests that have no answer before the client cancels them.
 const subscribe = "subscriptions/listen"
 
 // scan reads lines until the input ends or the connection is closed.

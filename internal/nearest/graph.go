@@ -275,8 +275,8 @@ func (s *Search) searchGraph(j *graphJob, memory *graphScratch) error {
 		// Whoever sets ef has asked for no recall, and would not expect a scan.
 		err, q.Parts[i].plan.recall = nil, 0
 		if s.Trace != nil {
-			q.Parts[i].reason = fmt.Sprintf("the query wants a beam search with %v; the rows found are far from it, "+
-				"and then no recall is known", w.setting)
+			q.Parts[i].reason = fmt.Sprintf("the query wants a beam search with %v; the rows found are far from the "+
+				"query, and then no recall is known", w.setting)
 		}
 	}
 	j.stats = stats

@@ -146,7 +146,15 @@ func (r *request) decode(into any) error {
 	if at := jsontext.Bad(r.body); at >= 0 {
 		return invalidf("request body: invalid UTF-8 or half a surrogate pair at byte %d", at)
 	}
-	if err := json.Unmarshal(r.body, into); err != nil {
+	err := json.Unmarshal(r.body, into)
+	if kind, ok := errors.AsType[*json.UnmarshalTypeError](err); ok { // its text has a type of Go
+		where := "request body"
+		if kind.Field != "" {
+			where += ": " + kind.Field
+		}
+		return invalidf("%s: unexpected %s at byte %d", where, kind.Value, kind.Offset)
+	}
+	if err != nil {
 		return invalidf("request body: %v", err)
 	}
 	return nil

@@ -584,8 +584,8 @@ func TestMistakes(t *testing.T) {
 	}{
 		{"add", ``, 400, "body"},
 		{"add", `{`, 400, "body"},
-		{"add", `[]`, 400, "body"},
-		{"add", `{"ids":"a"}`, 400, "body"},
+		{"add", `[]`, 400, "request body: unexpected array at byte 1"},
+		{"add", `{"ids":"a"}`, 400, "request body: ids: unexpected string at byte 10"},
 		{"add", `{"ids":[]}`, 400, "0 ids"},
 		{"add", `{"ids":["1","2","3","4","5","6"],"embeddings":[]}`, 400, "6 ids"},
 		{"add", `{"ids":["x"]}`, 400, "0 embeddings for 1 ids"},
