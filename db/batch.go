@@ -28,7 +28,7 @@ type Batch struct {
 type Patch struct {
 	ID     string
 	Text   *string   // nil keeps the text
-	Vector []float32 // nil keeps the vector
+	Vector []float32 // nil keeps the vector, an empty one removes it
 	Set    Metadata  // top-level fields to add or replace
 	Unset  []string  // top-level fields to remove, before Set is applied
 }

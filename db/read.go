@@ -304,7 +304,8 @@ func (c *Collection) Count(ctx context.Context, where filter.Expr) (int, error) 
 
 // All yields every matching document of the version at the start of the loop,
 // in the order of last writes. An error ends the loop, with a nil document. All
-// holds no lock and no transaction between documents.
+// holds no lock and no transaction between documents, and reads some hundred of
+// them at once: when ctx is done, those still come.
 func (c *Collection) All(ctx context.Context, where filter.Expr, want Select) iter.Seq2[*Document, error] {
 	return func(yield func(*Document, error) bool) {
 		ver, v, done, err := c.begin("read")
