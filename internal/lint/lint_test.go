@@ -116,7 +116,7 @@ var imports = map[string][]string{
 		"github.com/JohannesKaufmann/html-to-markdown/v2/plugin/base", "github.com/JohannesKaufmann/html-to-markdown/v2/plugin/commonmark",
 		"github.com/JohannesKaufmann/html-to-markdown/v2/plugin/table", "github.com/gabriel-vasile/mimetype", "github.com/goccy/go-yaml",
 		"github.com/ledongthuc/pdf", "golang.org/x/net/html", "golang.org/x/net/html/charset", "golang.org/x/text/encoding", "golang.org/x/text/encoding/charmap",
-		"golang.org/x/text/encoding/unicode"},
+		"golang.org/x/text/encoding/unicode", "golang.org/x/text/encoding/unicode/utf32"},
 	"internal/httpjson": {},
 	"rag/split": {"simd", "github.com/clipperhouse/uax29/v2/sentences", "github.com/clipperhouse/uax29/v2/words", "github.com/yuin/goldmark",
 		"github.com/yuin/goldmark/ast", "github.com/yuin/goldmark/extension", "github.com/yuin/goldmark/text"},

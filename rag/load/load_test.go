@@ -46,6 +46,8 @@ func TestFormats(t *testing.T) {
 		{"windows-1252", "a.txt", "caf\xe9 \x80", []Document{{Format: Text, Text: "café €"}}},
 		{"utf-16", "a.txt", utf16, []Document{{Format: Text, Text: "hé\n"}}},
 		{"utf-16 unmarked", "a.txt", "\x00h\x00i\x00 \x00y\x00o\x00u", []Document{{Format: Text, Text: "hi you"}}},
+		{"utf-32", "a.txt", "\xff\xfe\x00\x00h\x00\x00\x00\xe9\x00\x00\x00\r\x00\x00\x00\n\x00\x00\x00", []Document{{Format: Text, Text: "hé\n"}}},
+		{"utf-32, big endian", "README", "\x00\x00\xfe\xff\x00\x00\x00h\x00\x01\xf6\x00", []Document{{Format: Text, Text: "h😀"}}},
 		{"no extension", "README", "just words", []Document{{Format: Text, Text: "just words"}}},
 		{"markdown", "a.md", "---\ntitle: T\ntags: [a, b]\nn: 3\nwhen: 2024-01-02\n---\n# H\ntext\n", []Document{{Format: Markdown, Title: "T", Text: "# H\ntext\n",
 			Metadata: map[string]any{"title": "T", "tags": []any{"a", "b"}, "n": int64(3), "when": "2024-01-02"}, Base: len("---\ntitle: T\ntags: [a, b]\nn: 3\nwhen: 2024-01-02\n---\n")}}},
@@ -144,6 +146,9 @@ func TestSkipped(t *testing.T) {
 		docs                int
 	}{
 		{"binary", "a.txt", "ab\x00cd", ErrUnsupported, 0},
+		{"binary, like utf-16", "a.txt", "\xff\xfea\x00\x00\x00b\x00", ErrUnsupported, 0},
+		{"binary, like utf-16 unmarked", "a.txt", "a\x00b\x00c\x00\x00\x00", ErrUnsupported, 0},
+		{"binary, like utf-32", "a.txt", "\xff\xfe\x00\x00a\x00\x00\x00\x00\x00\x00\x00", ErrUnsupported, 0},
 		{"image", "a.dat", "\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR", ErrUnsupported, 0},
 		{"empty", "a.md", " \n", ErrEmpty, 0},
 		{"not a pdf", "a.pdf", "hello", ErrBroken, 0},

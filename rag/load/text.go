@@ -7,28 +7,35 @@ import (
 	"unicode/utf8"
 
 	"github.com/goccy/go-yaml"
+	"golang.org/x/text/encoding"
 	"golang.org/x/text/encoding/charmap"
 	"golang.org/x/text/encoding/unicode"
+	"golang.org/x/text/encoding/unicode/utf32"
 )
 
 // mark is the byte order mark of UTF-8.
 const mark = "\xef\xbb\xbf"
 
+// marked returns the encoding that a byte order mark tells, and whose decoder removes the mark. It
+// is nil for text without a mark and for UTF-8.
+func marked(b []byte) encoding.Encoding {
+	switch {
+	// UTF-32 comes first, because the mark of UTF-16 is the beginning of its mark.
+	case bytes.HasPrefix(b, []byte("\xff\xfe\x00\x00")), bytes.HasPrefix(b, []byte("\x00\x00\xfe\xff")):
+		return utf32.UTF32(utf32.LittleEndian, utf32.UseBOM)
+	case bytes.HasPrefix(b, []byte("\xff\xfe")), bytes.HasPrefix(b, []byte("\xfe\xff")):
+		return unicode.UTF16(unicode.LittleEndian, unicode.UseBOM)
+	}
+	return nil
+}
+
 // decode detects the encoding of a text: a byte order mark, UTF-8, or UTF-16, which its zero bytes
 // reveal. Anything else is read as Windows-1252, the most common other encoding on the web.
 func decode(b []byte) (string, error) {
-	utf16 := func(e unicode.Endianness) (string, error) {
-		out, err := unicode.UTF16(e, unicode.UseBOM).NewDecoder().Bytes(b)
-		return newlines(string(out)), err
+	if enc := marked(b); enc != nil {
+		return decodeWide(b, enc)
 	}
-	switch {
-	case bytes.HasPrefix(b, []byte(mark)):
-		b = b[len(mark):]
-	case bytes.HasPrefix(b, []byte("\xff\xfe")):
-		return utf16(unicode.LittleEndian)
-	case bytes.HasPrefix(b, []byte("\xfe\xff")):
-		return utf16(unicode.BigEndian)
-	}
+	b = bytes.TrimPrefix(b, []byte(mark))
 	if zeros := bytes.Count(b, []byte{0}); zeros > 0 {
 		// In Western text in UTF-16, every other byte is zero.
 		even := 0
@@ -42,8 +49,7 @@ func decode(b []byte) (string, error) {
 			if even > zeros/2 {
 				e = unicode.BigEndian
 			}
-			out, err := unicode.UTF16(e, unicode.IgnoreBOM).NewDecoder().Bytes(b)
-			return newlines(string(out)), err
+			return decodeWide(b, unicode.UTF16(e, unicode.IgnoreBOM))
 		}
 		return "", fmt.Errorf("%w: binary, zero byte at offset %d", ErrUnsupported, bytes.IndexByte(b, 0))
 	}
@@ -51,6 +57,16 @@ func decode(b []byte) (string, error) {
 		return newlines(string(b)), nil
 	}
 	out, err := charmap.Windows1252.NewDecoder().Bytes(b)
+	return newlines(string(out)), err
+}
+
+// decodeWide decodes UTF-16 or UTF-32. No text has zero characters, so they mean that the file is
+// something else.
+func decodeWide(b []byte, enc encoding.Encoding) (string, error) {
+	out, err := enc.NewDecoder().Bytes(b)
+	if i := bytes.IndexByte(out, 0); i >= 0 {
+		return "", fmt.Errorf("%w: binary, zero character at offset %d of the decoded text", ErrUnsupported, i)
+	}
 	return newlines(string(out)), err
 }
 
