@@ -19,11 +19,14 @@ import (
 
 // readHTML reads a page as Markdown.
 func readHTML(doc *Document, b []byte, whole bool) error {
-	// If a page does not declare its encoding, the guess is based on its first kilobyte, which may
-	// be ASCII even if the rest is not.
-	enc, _, certain := charset.DetermineEncoding(b, "")
-	if !certain && utf8.Valid(b) {
-		enc = encoding.Nop
+	enc := marked(b)
+	if enc == nil {
+		var certain bool
+		// If a page does not declare its encoding, the guess is based on its first kilobyte, which
+		// may be ASCII even if the rest is not.
+		if enc, _, certain = charset.DetermineEncoding(b, ""); !certain && utf8.Valid(b) {
+			enc = encoding.Nop
+		}
 	}
 	b = bytes.TrimPrefix(b, []byte(mark))
 	page, err := html.Parse(enc.NewDecoder().Reader(bytes.NewReader(b)))

@@ -58,6 +58,8 @@ func TestFormats(t *testing.T) {
 		{"html without encoding", "a.html", strings.Repeat(" ", 2000) + "<p>“naïve”</p>", []Document{{Format: "html", Text: "“naïve”"}}},
 		{"html with an old encoding", "a.html", "<meta charset=iso-8859-1><p>caf\xe9</p>", []Document{{Format: "html", Text: "café"}}},
 		{"html in an old encoding, unsaid", "a.html", "<p>caf\xe9</p>", []Document{{Format: "html", Text: "café"}}},
+		{"html in utf-16", "a.html", "\xfe\xff\x00<\x00p\x00>\x00c\x00a\x00f\x00\xe9", []Document{{Format: "html", Text: "café"}}},
+		{"html in utf-32", "a.html", "\xff\xfe\x00\x00<\x00\x00\x00p\x00\x00\x00>\x00\x00\x00\xe9\x00\x00\x00", []Document{{Format: "html", Text: "é"}}},
 		{"csv", "a.csv", "id,text,year\n1,hello,2020\n\"2\",\"multi\nline\",2021\n", []Document{
 			{Format: "csv", Row: 1, Text: "hello", Metadata: map[string]any{"id": "1", "year": "2020"}},
 			{Format: "csv", Row: 2, Text: "multi\nline", Metadata: map[string]any{"id": "2", "year": "2021"}}}},
