@@ -44,15 +44,15 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (s *Server) anonymous() bool { return s.opts.ReadToken == "" && s.opts.WriteToken == "" }
+func (o *Options) anonymous() bool { return o.ReadToken == "" && o.WriteToken == "" }
 
 // mayRead reports whether a request has one of the tokens, if tokens are set.
 func (s *Server) mayRead(r *http.Request) bool {
-	return s.anonymous() || s.has(r, 0) || s.has(r, 1)
+	return s.opts.anonymous() || s.has(r, 0) || s.has(r, 1)
 }
 
 func (s *Server) mayWrite(r *http.Request) bool {
-	return !s.opts.ReadOnly && (s.anonymous() || s.has(r, 1))
+	return !s.opts.ReadOnly && (s.opts.anonymous() || s.has(r, 1))
 }
 
 // has reports whether a request has the read token (0) or the write token (1). It compares in

@@ -27,8 +27,8 @@ var ErrExposed = errors.New("address can be reached from other machines, and the
 // CheckExposure returns an error that matches ErrExposed if a listener accepts connections from
 // other machines and the service may be read without a token. Programs that want this need not call
 // it.
-func (s *Server) CheckExposure(l net.Listener) error {
-	if !s.anonymous() || Loopback(l) {
+func (o *Options) CheckExposure(l net.Listener) error {
+	if !o.anonymous() || Loopback(l) {
 		return nil
 	}
 	return fmt.Errorf("server: %w: %v", ErrExposed, l.Addr())

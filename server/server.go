@@ -164,6 +164,35 @@ type route struct {
 	handle  func(http.ResponseWriter, *http.Request) error
 }
 
+// Validate returns the error that New would return for the tokens, the origins and the limits, so
+// that a program can see it before it opens, or creates, a database.
+func (o *Options) Validate() error {
+	if err := o.Limits.validate(); err != nil {
+		return fmt.Errorf("server: %w", err)
+	}
+	for _, token := range []string{o.ReadToken, o.WriteToken} {
+		if token != "" && len(token) < MinTokenLen {
+			return fmt.Errorf("server: a token has %d bytes, want %d or more", len(token), MinTokenLen)
+		}
+	}
+	_, err := o.crossOrigin()
+	return err
+}
+
+// crossOrigin returns the protection against pages of origins that are not allowed.
+func (o *Options) crossOrigin() (*http.CrossOriginProtection, error) {
+	p := http.NewCrossOriginProtection()
+	for _, origin := range o.Origins {
+		if origin == "*" {
+			continue
+		}
+		if err := p.AddTrustedOrigin(origin); err != nil {
+			return nil, fmt.Errorf("server: %w", err)
+		}
+	}
+	return p, nil
+}
+
 // New returns the service of a database, which must stay open. It fails if a token is too short, an
 // origin is malformed, a limit is negative, or a pattern is taken.
 func New(vdb *db.DB, opts *Options) (*Server, error) {
@@ -175,27 +204,19 @@ func New(vdb *db.DB, opts *Options) (*Server, error) {
 	if s.opts.Providers == nil {
 		s.opts.Providers = provider.NewRegistry()
 	}
-	if err := s.opts.Limits.validate(); err != nil {
-		return nil, fmt.Errorf("server: %w", err)
+	err := s.opts.Validate()
+	if err != nil {
+		return nil, err
 	}
 	s.limits = s.opts.Limits.withDefaults()
 	s.reads, s.writes = newSlots("requests", s.limits.Requests), newSlots("writes", s.limits.Writes)
 	s.mixed, s.checks = newSlots("requests of this kind", s.limits.Writes), newSlots("requests of this kind", maxChecks)
 	s.log = cmp.Or(s.opts.Logger, slog.New(slog.DiscardHandler))
 	for i, token := range []string{s.opts.ReadToken, s.opts.WriteToken} {
-		if token != "" && len(token) < MinTokenLen {
-			return nil, fmt.Errorf("server: a token has %d bytes, want %d or more", len(token), MinTokenLen)
-		}
 		s.tokens[i] = sha256.Sum256([]byte(token))
 	}
-	s.cross = http.NewCrossOriginProtection()
-	for _, origin := range s.opts.Origins {
-		if origin == "*" {
-			continue
-		}
-		if err := s.cross.AddTrustedOrigin(origin); err != nil {
-			return nil, fmt.Errorf("server: %w", err)
-		}
+	if s.cross, err = s.opts.crossOrigin(); err != nil {
+		return nil, err
 	}
 	for _, r := range s.routes() {
 		s.access[r.pattern] = r.access

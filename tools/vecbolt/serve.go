@@ -87,19 +87,27 @@ func (c *serveCmd) Run(ctx context.Context, t *tool) error {
 		}
 		secure = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
 	}
-	return c.open(db.Options{ReadOnly: opts.ReadOnly, Follow: c.Follow, MustExist: opts.ReadOnly,
-		Logger: opts.Logger}, func(vdb *db.DB) error {
-		return c.during(ctx, vdb, opts.Logger, func() error { return c.serve(ctx, t, vdb, opts, secure) })
-	})
-}
-
-// serve listens, prints the address, and answers until ctx ends.
-func (c *serveCmd) serve(ctx context.Context, t *tool, vdb *db.DB, opts *server.Options, secure *tls.Config) error {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", c.Addr)
 	if err != nil {
 		return err
 	}
 	defer l.Close()
+	// The options are checked before the database is opened, because that creates it.
+	if err := opts.Validate(); err != nil {
+		return err
+	}
+	if err := opts.CheckExposure(l); err != nil && !c.AllowAnonymous {
+		return fmt.Errorf("%w: set VECBOLT_READ_TOKEN or VECBOLT_WRITE_TOKEN, or say --allow-anonymous", err)
+	}
+	return c.open(db.Options{ReadOnly: opts.ReadOnly, Follow: c.Follow, MustExist: opts.ReadOnly,
+		Logger: opts.Logger}, func(vdb *db.DB) error {
+		return c.during(ctx, vdb, opts.Logger, func() error { return c.serve(ctx, t, vdb, l, opts, secure) })
+	})
+}
+
+// serve prints the address of l, and answers there until ctx ends.
+func (c *serveCmd) serve(ctx context.Context, t *tool, vdb *db.DB, l net.Listener, opts *server.Options,
+	secure *tls.Config) (err error) {
 	opts.Hosts = c.hosts(l)
 	opts.Extensions = []server.Extension{
 		{Pattern: chroma.Pattern, Handler: chroma.New(vdb,
@@ -121,9 +129,6 @@ func (c *serveCmd) serve(ctx context.Context, t *tool, vdb *db.DB, opts *server.
 	srv, err := server.New(vdb, opts)
 	if err != nil {
 		return err
-	}
-	if err := srv.CheckExposure(l); err != nil && !c.AllowAnonymous {
-		return fmt.Errorf("%w: set VECBOLT_READ_TOKEN or VECBOLT_WRITE_TOKEN, or say --allow-anonymous", err)
 	}
 	scheme := "http"
 	if secure != nil {
