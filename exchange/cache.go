@@ -304,6 +304,9 @@ func openTexts(name string) (texts, error) {
 	}
 	t := texts{byKey: map[string]string{}}
 	err = eachLine(name, func(n int64, line []byte) error {
+		if isBlank(line) {
+			return nil
+		}
 		m, err := docjson.ReadMetadata(line)
 		if err != nil {
 			return locate(err, name, n)

@@ -203,7 +203,7 @@ func TestRows(t *testing.T) {
 	if i := bytes.IndexByte(npy.Bytes(), '\n'); (i+1)%npyAlign != 0 {
 		t.Errorf("the data begin at %d", i+1)
 	}
-	meta := write(t, filepath.Join(dir, "meta.jsonl"), `{"i":0}`+"\n\n"+`{"i":1}`)
+	meta := write(t, filepath.Join(dir, "meta.jsonl"), `{"i":0}`+"\r\n"+`{"i":1}`+"\n\n")
 	docs := write(t, filepath.Join(dir, "docs.jsonl"), `{"id":"a","text":"x","metadata":{"f":1.0}}`+"\n"+`{"id":"b"}`)
 	for name, b := range map[string][]byte{"v.fvecs": fvecs.Bytes(), "v.npy": npy.Bytes()} {
 		path := write(t, filepath.Join(dir, name), string(b))
@@ -412,6 +412,24 @@ func TestBesideSkips(t *testing.T) {
 		r := importAll(t, c, vectors, o)
 		if docs := documents(t, c); r != (Report{Added: 1, Skipped: 1}) || docs[0].ID != "1" || docs[0].Vector[0] != 8 {
 			t.Errorf("%s: %+v, %+v", name, r, docs)
+		}
+	}
+}
+
+// TestBesideBlankLines: a blank line must not shift the lines below it to other rows.
+func TestBesideBlankLines(t *testing.T) {
+	dir := t.TempDir()
+	vectors := write(t, filepath.Join(dir, "v.bvecs"), "\x01\x00\x00\x00\x07\x01\x00\x00\x00\x08\x01\x00\x00\x00\x09")
+	name := write(t, filepath.Join(dir, "lines.jsonl"), "{}\n \r\n{}\n{}\n")
+	for part, o := range map[string]*OpenOptions{"documents": {Documents: name}, "metadata": {Metadata: name}} {
+		src, err := Open(vectors, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := Import(t.Context(), open(t, 0), src, nil)
+		const want = "lines.jsonl: line 2, byte 0: blank line for row 1"
+		if !errors.Is(err, ErrFormat) || !strings.HasSuffix(fmt.Sprint(err), want) || r != (Report{Added: 1}) {
+			t.Errorf("%s: %+v, %v; want %q", part, r, err, want)
 		}
 	}
 }

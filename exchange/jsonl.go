@@ -165,7 +165,7 @@ func onlyValue(text []byte, err error) bool {
 
 // document parses one line. The document of a blank line is nil.
 func (p documentParser) document(line []byte, pos Position) (*ImportedDocument, error) {
-	if _, ok := docjson.First(line); !ok {
+	if isBlank(line) {
 		return nil, nil
 	}
 	d, named, err := p.parse(line)

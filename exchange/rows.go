@@ -120,6 +120,8 @@ func (s *rowSource) beside() (add func(*ImportedDocument) error, stop func()) {
 			return err
 		case !ok:
 			return &FormatError{Name: name, Line: pos.N, Err: fmt.Errorf("no line for row %d", doc.Position.N)}
+		case isBlank(line): // without it, the lines below would shift to other rows
+			return &FormatError{Name: name, Line: pos.N, Err: fmt.Errorf("blank line for row %d", doc.Position.N)}
 		case s.metadata != "":
 			doc.Carries |= db.WithMetadata
 			doc.Document.Metadata, err = docjson.ReadMetadata(line)
@@ -143,7 +145,7 @@ func (s *rowSource) beside() (add func(*ImportedDocument) error, stop func()) {
 	}, stop
 }
 
-// lines yields the non-blank lines of a file, without line ends.
+// lines yields the lines of a file, line ends included.
 func lines(name string) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		stopped := errors.New("stopped")
@@ -159,7 +161,8 @@ func lines(name string) iter.Seq2[[]byte, error] {
 	}
 }
 
-// eachLine calls fn with every non-blank line of a file. The line is valid during the call.
+// eachLine calls fn with every line of a file, line end included. The line is valid during the
+// call.
 func eachLine(name string, fn func(n int64, line []byte) error) error {
 	f, err := os.Open(name)
 	if err != nil {
@@ -177,14 +180,17 @@ func eachLine(name string, fn func(n int64, line []byte) error) error {
 		}
 		r.spare = b.lines
 		for n, line := range b.all() {
-			if _, ok := docjson.First(line); !ok {
-				continue
-			}
 			if err := fn(n, line); err != nil {
 				return err
 			}
 		}
 	}
+}
+
+// isBlank reports whether a line has nothing but white space.
+func isBlank(line []byte) bool {
+	_, ok := docjson.First(line)
+	return !ok
 }
 
 // notFinite returns the index of the first component that is NaN or infinite, -1 if all are finite.
