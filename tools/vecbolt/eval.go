@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -41,6 +42,9 @@ const metricsHelp = "Metrics are defined as in trec_eval -c: a query without an 
 func (c *judgedQueries) Validate() error {
 	if c.Depth < 0 || c.Depth > 1<<20 {
 		return fmt.Errorf("--depth %d is outside 1..%d", c.Depth, 1<<20)
+	}
+	if c.Queries != "" && c.Qrels == "" && !isDir(c.Queries) {
+		return errors.New("--qrels is missing")
 	}
 	return nil
 }
@@ -209,17 +213,11 @@ func (c *judgedQueries) metrics() []eval.Metric {
 
 // load reads queries and judgements.
 func (c *judgedQueries) load() ([]eval.Query, eval.Qrels, error) {
-	queriesFile, qrelsFile := c.Queries, c.Qrels
-	if info, err := os.Stat(queriesFile); err == nil && info.IsDir() {
+	queriesFile, qrelsFile := c.Queries, cmp.Or(c.Qrels, c.Queries)
+	if isDir(queriesFile) {
 		queriesFile = filepath.Join(queriesFile, "queries.jsonl")
-		if qrelsFile == "" {
-			qrelsFile = c.Queries
-		}
 	}
-	if qrelsFile == "" {
-		return nil, nil, errors.New("--qrels is missing")
-	}
-	if info, err := os.Stat(qrelsFile); err == nil && info.IsDir() {
+	if isDir(qrelsFile) {
 		var found string
 		for _, name := range []string{"qrels/test.tsv", "test.tsv", "qrels.tsv"} {
 			if _, err := os.Stat(filepath.Join(qrelsFile, name)); err == nil {
@@ -238,6 +236,12 @@ func (c *judgedQueries) load() ([]eval.Query, eval.Qrels, error) {
 	}
 	qrels, err := readFile(qrelsFile, eval.ReadQrels)
 	return queries, qrels, err
+}
+
+// isDir reports whether name is a directory that exists.
+func isDir(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && info.IsDir()
 }
 
 func readFile[T any](name string, read func(io.Reader, string) (T, error)) (v T, err error) {

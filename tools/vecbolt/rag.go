@@ -17,7 +17,6 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/jedib0t/go-pretty/v6/table"
 
-	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/internal/errtext"
 	"github.com/vecbolt/vecbolt/rag"
 	"github.com/vecbolt/vecbolt/rag/embed"
@@ -254,7 +253,7 @@ type ragQuestion struct {
 type ragSearch struct {
 	ragKeys
 	K         int      `short:"k" placeholder:"N" help:"Chunks (5, or the key top_k)."`
-	Where     string   `placeholder:"JSON" help:"Only chunks whose metadata match."`
+	Where     where    `placeholder:"JSON" help:"Only chunks whose metadata match."`
 	Strategy  string   `placeholder:"NAME" help:"How to search: hybrid, dense, text, mmr, hyde or multi-query; default the key strategy. The last two need a chat model."`
 	Threshold *float64 `placeholder:"SCORE" help:"Least score of a chunk."`
 	Siblings  string   `placeholder:"FIELD" help:"Add chunks that have the same value in this metadata field as a hit."`
@@ -262,13 +261,8 @@ type ragSearch struct {
 }
 
 // options returns the question's options, with the keys that the flags set.
-func (q *ragSearch) options() (o knowledge.QueryOptions, err error) {
-	o = knowledge.QueryOptions{K: q.K, Set: q.keys()}
-	if q.Where != "" {
-		if o.Where, err = filter.Parse([]byte(q.Where)); err != nil {
-			return o, err
-		}
-	}
+func (q *ragSearch) options() knowledge.QueryOptions {
+	o := knowledge.QueryOptions{K: q.K, Where: q.Where.Expr, Set: q.keys()}
 	if q.Strategy != "" {
 		o.Set["strategy"] = q.Strategy
 	}
@@ -285,7 +279,7 @@ func (q *ragSearch) options() (o knowledge.QueryOptions, err error) {
 	default:
 		o.Set["reranker"], o.Set["rerank_model"] = "cross-encoder", q.Rerank
 	}
-	return o, nil
+	return o
 }
 
 type ragQueryCmd struct{ ragQuestion }
@@ -329,11 +323,7 @@ func (c *ragQueryCmd) Run(ctx context.Context, t *tool, r *ragCmd) error {
 	if err != nil {
 		return err
 	}
-	o, err := c.options()
-	if err != nil {
-		return err
-	}
-	response, err := e.Query(ctx, c.Base, c.Text, o)
+	response, err := e.Query(ctx, c.Base, c.Text, c.options())
 	if err != nil {
 		return err
 	}
@@ -377,10 +367,7 @@ func (c *ragAskCmd) Run(ctx context.Context, t *tool, r *ragCmd) error {
 	if err != nil {
 		return err
 	}
-	o, err := c.options()
-	if err != nil {
-		return err
-	}
+	o := c.options()
 	c.apply(&o)
 	return t.ask(ctx, e, c.Base, c.Text, o)
 }
@@ -440,10 +427,7 @@ func (c *ragChatCmd) Run(ctx context.Context, t *tool, r *ragCmd) error {
 	if err != nil {
 		return err
 	}
-	o, err := c.options()
-	if err != nil {
-		return err
-	}
+	o := c.options()
 	c.apply(&o)
 	if _, err := e.Config(c.Base); err != nil {
 		return err
