@@ -42,12 +42,16 @@ type Position struct {
 	N    int64
 }
 
-// String returns, for example, "corpus.jsonl: line 17".
+// String returns, for example, "corpus.jsonl: line 17", or "line 17" without a file name.
 func (p Position) String() string {
 	if p.Unit == "" {
 		return p.File
 	}
-	return fmt.Sprintf("%s: %s %d", p.File, p.Unit, p.N)
+	place := fmt.Sprintf("%s %d", p.Unit, p.N)
+	if p.File == "" {
+		return place
+	}
+	return p.File + ": " + place
 }
 
 // ordered applies work to every job, on the given number of goroutines, and yields the results in

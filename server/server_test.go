@@ -316,6 +316,10 @@ func TestStreams(t *testing.T) {
 			t.Errorf("%.20s: %v", body, got)
 		}
 	}
+	got = s.must(400, "POST", "/collections/b/import", `{"vector":[1]}`+"\n"+`{"id":"d","vector":[1,2]}`, "Content-Type", stream)
+	if text, _ := got["error"].(string); !strings.HasPrefix(text, "line 2: dimension mismatch") {
+		t.Errorf("a vector of another dimension: %v", got)
+	}
 	s.must(415, "POST", "/collections/b/import", "{}", "Content-Type", "text/plain")
 }
 
