@@ -44,7 +44,8 @@ type OpenOptions struct {
 
 // Open opens a file or directory as a Source. A missing path is an error that matches
 // fs.ErrNotExist. A pipe is opened at once, which waits for its writer, and its Source can be read
-// only one time; sockets and devices likewise.
+// only one time; sockets and devices likewise. The loop over Source.Documents closes the pipe: a
+// Source that is never read leaves it open, until the garbage collector closes it.
 func Open(path string, opts *OpenOptions) (Source, error) {
 	var o OpenOptions
 	if opts != nil {
