@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vecbolt/vecbolt/internal/blocks"
+	"github.com/vecbolt/vecbolt/internal/boltcheck"
 	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/segment/codes"
 	"github.com/vecbolt/vecbolt/segment/columns"
@@ -216,6 +217,28 @@ func TestCheckFiles(t *testing.T) {
 	upsert(t, collection(t, open(t, dir, nil), "c", Schema{}), Document{ID: "a"})
 	if report, err := CheckFiles(t.Context(), dir, CheckBytes); err != nil || len(report.Problems) > 0 || report.Documents != 1 {
 		t.Errorf("shared: %+v, %v", report, err)
+	}
+}
+
+// TestCheckNamesDamagedPages damages the number of a page of documents, which belongs to no record.
+func TestCheckNamesDamagedPages(t *testing.T) {
+	dir := t.TempDir()
+	vdb := open(t, dir, nil)
+	fill(t, collection(t, vdb, "c", Schema{}), 400, func(i int) Document {
+		return Document{ID: fmt.Sprint(i), Text: strings.Repeat("text ", 20)}
+	})
+	if err := vdb.Close(); err != nil {
+		t.Fatal(err)
+	}
+	const page = 10
+	flip(t, filepath.Join(dir, engine.MetaName), page*boltcheck.PageSize)
+	r, err := CheckFiles(t.Context(), dir, CheckBytes)
+	if err != nil || r.OK() {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	want := fmt.Sprintf("meta.bolt: page %d, offset %d: page says it is page ", page, page*boltcheck.PageSize)
+	if got := r.Problems[0].String(); !strings.HasPrefix(got, want) {
+		t.Errorf("%q, want %q and a number", got, want)
 	}
 }
 

@@ -69,7 +69,7 @@ type checker struct {
 // store checks meta.bolt: its pages, checksums, digests and counts.
 func (c *checker) store() error {
 	return c.ver.Files.Store.Check(c.ctx, func(file, bucket, key, detail string) {
-		c.report.add(Problem{File: file, Offset: -1, Detail: fmt.Sprintf("%s %s: %s", bucket, key, detail)})
+		c.report.add(recordProblem(file, bucket, key, detail))
 	})
 }
 

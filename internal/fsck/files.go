@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
-	"strings"
 
 	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/internal/fileformat"
@@ -81,8 +80,7 @@ func (x *fileChecker) run(dir string) error {
 // store checks meta.bolt and the files that it lists.
 func (x *fileChecker) store(store *meta.Store) error {
 	err := store.Check(x.ctx, func(file, bucket, key, detail string) {
-		x.report.add(Problem{File: file, Offset: -1,
-			Detail: strings.TrimSpace(fmt.Sprintf("%s %s: %s", bucket, key, detail))})
+		x.report.add(recordProblem(file, bucket, key, detail))
 	})
 	if err != nil {
 		return err

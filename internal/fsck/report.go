@@ -2,6 +2,7 @@ package fsck
 
 import (
 	"errors"
+	"strings"
 
 	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/internal/fileformat"
@@ -73,6 +74,14 @@ func problemOf(err error) Problem {
 		return Problem{File: corrupt.File, Offset: corrupt.Offset, Detail: corrupt.Err.Error()}
 	}
 	return Problem{File: engine.MetaName, Offset: -1, Detail: err.Error()}
+}
+
+// recordProblem describes damage in meta.bolt. bucket and key are empty where they do not apply.
+func recordProblem(file, bucket, key, detail string) Problem {
+	if where := strings.TrimSpace(bucket + " " + key); where != "" {
+		detail = where + ": " + detail
+	}
+	return Problem{File: file, Offset: -1, Detail: detail}
 }
 
 // flatten takes joined errors apart.
