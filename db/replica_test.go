@@ -878,6 +878,13 @@ func TestReplicaDamage(t *testing.T) {
 			if v := must(late.Stats()).Replica.Version; v != done.Version-1 {
 				t.Errorf("%s %s: opened version %d", name, what, v)
 			}
+			// Check tells of the version that is passed over, unless nothing of it is there.
+			r, err := late.Check(t.Context(), CheckBytes)
+			if gone := name == names[0] && what == "missing"; err != nil || r.OK() != gone ||
+				!gone && (r.Problems[0].File != name || !strings.HasPrefix(r.Problems[0].Detail, "version 2: ") ||
+					!strings.HasSuffix(r.Problems[0].Detail, "; version 1 is examined instead")) {
+				t.Errorf("%s %s: %+v, %v", name, what, r, err)
+			}
 			late.Close()
 			if err := os.WriteFile(file, good, 0o600); err != nil {
 				t.Fatal(err)

@@ -50,6 +50,18 @@ func (e *DimensionError) Error() string {
 // Is reports whether target is ErrDimensionMismatch.
 func (e *DimensionError) Is(target error) bool { return target == ErrDimensionMismatch }
 
+// A VersionError says why a version of a published folder cannot be taken.
+type VersionError struct {
+	Number uint64 // of the version
+	Err    error
+}
+
+// Error names the version and the reason.
+func (e *VersionError) Error() string { return fmt.Sprintf("version %d: %v", e.Number, e.Err) }
+
+// Unwrap returns Err.
+func (e *VersionError) Unwrap() error { return e.Err }
+
 // A textIndexError matches ErrTextIndex in addition to its cause.
 type textIndexError struct{ error }
 

@@ -75,9 +75,12 @@ func (db *Engine) isPublished() (bool, error) {
 // openPublished opens the newest version of a published folder.
 func (db *Engine) openPublished(start time.Time) error {
 	db.Folder = &folderReader{verified: map[string]struct{}{}}
-	m, view, err := db.newest(context.Background(), 0, db.Opts.Follow > 0)
+	m, view, rejected, err := db.newest(context.Background(), 0, db.Opts.Follow > 0)
 	if err != nil {
 		return err
+	}
+	if m == nil && len(rejected) > 0 {
+		return rejected[0]
 	}
 	if m == nil {
 		return fmt.Errorf("%w: directory %q holds no version", ErrNotFound, db.Dir)
@@ -167,40 +170,48 @@ func ReadManifest(fsys *vfs.FS, number uint64) (*manifest.Manifest, error) {
 	return m, nil
 }
 
-// newest returns the newest complete version, nil if the folder has none newer than
-// current. Without a version, the error says why the newest one was rejected. With an
-// older complete version, that reason is only logged, because files of the newest may
-// still be arriving.
-func (db *Engine) newest(ctx context.Context, current uint64, verify bool) (*manifest.Manifest, *vfs.FS, error) {
+// newest returns the newest complete version, nil if the folder has none newer than current.
+// rejected says why the versions that are newer still were not taken, the newest first: their files
+// may be damaged, or still be arriving.
+func (db *Engine) newest(ctx context.Context, current uint64, verify bool) (
+	m *manifest.Manifest, view *vfs.FS, rejected []error, err error,
+) {
 	numbers, err := Manifests(db.FS)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	if n := len(numbers); n > 0 && numbers[n-1] < current {
-		return nil, nil, fmt.Errorf("%w: the folder restarted with version %d: open it again",
+		return nil, nil, nil, fmt.Errorf("%w: the folder restarted with version %d: open it again",
 			document.ErrInvalid, numbers[n-1])
 	}
-	var first error
 	for i := len(numbers) - 1; i >= 0 && numbers[i] > current; i-- {
 		m, err := ReadManifest(db.FS, numbers[i])
 		if err == nil {
 			err = db.complete(ctx, m, verify)
 		}
 		if err == nil {
-			if first != nil {
+			if len(rejected) > 0 {
 				db.Opts.Logger.Info("newer version is not complete", "version",
-					numbers[len(numbers)-1], "reason", first)
+					numbers[len(numbers)-1], "reason", rejected[0])
 			}
-			return m, db.FS.Named(m.Names()), nil
+			return m, db.FS.Named(m.Names()), rejected, nil
 		}
 		if ctx.Err() != nil {
-			return nil, nil, ctx.Err()
+			return nil, nil, nil, ctx.Err()
 		}
-		if first == nil {
-			first = fmt.Errorf("version %d: %w", numbers[i], err)
-		}
+		rejected = append(rejected, &VersionError{numbers[i], err})
 	}
-	return nil, nil, first
+	return nil, nil, rejected, nil
+}
+
+// Published returns the manifest of the current version of a published folder, and says why newer
+// versions cannot be taken.
+func (db *Engine) Published(ctx context.Context) (m *manifest.Manifest, rejected []error, err error) {
+	db.MetaMu.Lock()
+	defer db.MetaMu.Unlock()
+	m = db.Folder.Manifest
+	_, _, rejected, err = db.newest(ctx, m.Number, true)
+	return m, rejected, err
 }
 
 // complete returns an error if a file of a version is missing or wrong. verify also
@@ -282,13 +293,16 @@ func (db *Engine) Refresh(ctx context.Context) (bool, error) {
 	defer cancel()
 	defer context.AfterFunc(db.Background.stopped, cancel)()
 	f := db.Folder
-	m, view, err := db.newest(ctx, f.Manifest.Number, true)
+	m, view, rejected, err := db.newest(ctx, f.Manifest.Number, true)
+	if m == nil && len(rejected) > 0 {
+		err = rejected[0]
+	}
 	if err == nil && m != nil {
 		start := time.Now()
 		if err = db.take(ctx, m, view); err == nil {
 			db.Opts.Logger.Info("took version", "version", m.Number, "lsn", m.Batch, "took", time.Since(start))
 		} else {
-			err = fmt.Errorf("version %d: %w", m.Number, err)
+			err = &VersionError{m.Number, err}
 		}
 	}
 	swapped := err == nil && m != nil

@@ -289,14 +289,19 @@ func (c *checker) texts(v *engine.View, p *engine.Part, live bitset.Set) error {
 	return nil
 }
 
-// published compares all files of the current version with its manifest.
+// published compares all files of the current version of a published folder with its manifest, and
+// reports newer versions: readers pass over them, which must not hide that they are lost.
 func (c *checker) published() error {
 	if c.db.Folder == nil {
 		return nil
 	}
-	c.db.MetaMu.Lock()
-	m := c.db.Folder.Manifest
-	c.db.MetaMu.Unlock()
+	m, rejected, err := c.db.Published(c.ctx)
+	if err != nil {
+		return err
+	}
+	for _, err := range rejected {
+		c.report.add(passedOver(err, m.Number))
+	}
 	for _, file := range m.Files {
 		if err := engine.Compare(c.ctx, c.db.FS, file); err != nil {
 			c.report.problem(err)

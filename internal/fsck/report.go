@@ -2,6 +2,8 @@ package fsck
 
 import (
 	"errors"
+	"fmt"
+	"io/fs"
 	"strings"
 
 	"github.com/vecbolt/vecbolt/internal/engine"
@@ -69,11 +71,31 @@ func (r *RepairReport) lose(l Lost) { r.Lost = append(r.Lost, l) }
 
 // problemOf describes an error, with file and offset where it has them.
 func problemOf(err error) Problem {
-	var corrupt *fileformat.CorruptError
-	if errors.As(engine.Translate(err), &corrupt) {
-		return Problem{File: corrupt.File, Offset: corrupt.Offset, Detail: corrupt.Err.Error()}
+	var (
+		corrupt *fileformat.CorruptError
+		version *engine.VersionError
+		at      *fs.PathError
+	)
+	p := Problem{File: engine.MetaName, Offset: -1, Detail: err.Error()}
+	if errors.As(err, &version) {
+		p.File, p.Detail = engine.ManifestName(version.Number), version.Err.Error()
 	}
-	return Problem{File: engine.MetaName, Offset: -1, Detail: err.Error()}
+	if errors.As(engine.Translate(err), &corrupt) {
+		p = Problem{File: corrupt.File, Offset: corrupt.Offset, Detail: corrupt.Err.Error()}
+	} else if errors.As(err, &at) && fs.ValidPath(at.Path) {
+		p.File = at.Path
+	}
+	if version != nil {
+		p.Detail = fmt.Sprintf("version %d: %s", version.Number, p.Detail)
+	}
+	return p
+}
+
+// passedOver describes why a version of a published folder was passed over for an older one.
+func passedOver(err error, taken uint64) Problem {
+	p := problemOf(err)
+	p.Detail += fmt.Sprintf("; version %d is examined instead", taken)
+	return p
 }
 
 // recordProblem describes damage in meta.bolt. bucket and key are empty where they do not apply.
