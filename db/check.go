@@ -97,7 +97,8 @@ func CheckFiles(ctx context.Context, dir string, level CheckLevel) (*CheckReport
 		report, err := vdb.Check(ctx, level)
 		return report, errors.Join(err, vdb.Close())
 	}
-	if !errors.Is(err, ErrCorrupt) {
+	version := (*engine.VersionError)(nil) // a file of it is missing
+	if !errors.Is(err, ErrCorrupt) && !(errors.As(err, &version) && errors.Is(err, ErrNotFound)) {
 		return nil, err
 	}
 	found, err := fsck.CheckFiles(ctx, dir, err)
@@ -113,7 +114,8 @@ type RepairReport struct {
 	Documents   int       `json:"documents"` // in the new database
 	Vectors     int       `json:"vectors"`   // documents with a vector
 	Lost        []Lost    `json:"lost"`
-	Problems    []Problem `json:"problems"` // damage found on the way
+	Problems    []Problem `json:"problems"`          // damage found on the way
+	Version     uint64    `json:"version,omitempty"` // of a published folder; 0 for a database
 }
 
 // A Lost describes data that was stored once and is not in the new database.
@@ -149,6 +151,10 @@ func (l Lost) String() string {
 // meta.bolt are damaged, Repair looks for records in all of its pages. An error means that
 // the repair could not be done; the report lists lost data, by id where the id is known.
 //
+// In a published folder, Repair saves the newest version whose meta.bolt opens. If no meta.bolt
+// does, it takes the newest version and looks for records in its pages. The report lists the
+// versions that are passed over.
+//
 // Derived data need no repair: an open database rebuilds it by itself.
 func Repair(ctx context.Context, src, dst string) (*RepairReport, error) {
 	found, err := fsck.Repair(ctx, src, dst, Options{}.withDefaults().settings())
@@ -156,7 +162,7 @@ func Repair(ctx context.Context, src, dst string) (*RepairReport, error) {
 		err = fmt.Errorf("db: repair %q: %w", src, engine.Translate(err))
 	}
 	r := &RepairReport{Collections: found.Collections, Documents: found.Documents, Vectors: found.Vectors,
-		Lost: make([]Lost, len(found.Lost)), Problems: problems(found.Problems)}
+		Lost: make([]Lost, len(found.Lost)), Problems: problems(found.Problems), Version: found.Version}
 	for i, l := range found.Lost {
 		r.Lost[i] = Lost(l)
 	}

@@ -21,6 +21,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/internal/boltcheck"
 	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/internal/manifest"
 	"github.com/vecbolt/vecbolt/internal/vfs"
@@ -914,6 +915,103 @@ func TestReplicaDamage(t *testing.T) {
 	}
 	if diff := gocmp.Diff(all(t, vdb), all(t, replica)); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestRepairFolder damages a folder of three versions: two of them with a segment more than the one
+// before, and the third with a batch in the log.
+func TestRepairFolder(t *testing.T) {
+	vdb := open(t, t.TempDir(), &Options{codedBytes: 1, Compaction: Manual})
+	c := collection(t, vdb, "c", Schema{Dim: 2})
+	whole := t.TempDir()
+	p := publisher(t, vdb, whole, nil)
+	for i, id := range []string{"a", "b", "c"} {
+		upsert(t, c, Document{ID: id, Vector: []float32{1, float32(i)}})
+		if i < 2 {
+			flush(t, vdb)
+		}
+		publish(t, p)
+	}
+	ms := versions(t, whole)
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	pathOf := func(version int, prefix string) string {
+		for _, f := range ms[version-1].Files {
+			if strings.HasPrefix(f.Name, prefix) {
+				return f.Path
+			}
+		}
+		t.Fatalf("version %d has no %s", version, prefix)
+		return ""
+	}
+	newest, log := pathOf(3, engine.MetaName), pathOf(3, "wal/")
+	for _, tc := range []struct {
+		what               string
+		flip, cut, remove  []string
+		version            uint64
+		documents, vectors int
+		lost               int
+		damaged            string // file with a problem
+	}{
+		{what: "nothing", version: 3, documents: 3, vectors: 3},
+		{what: "manifest", flip: []string{engine.ManifestName(3)}, version: 2, documents: 2, vectors: 2,
+			damaged: engine.ManifestName(3)},
+		{what: "log cut", cut: []string{log}, version: 3, documents: 2, vectors: 2, lost: 1, damaged: log},
+		{what: "log missing", remove: []string{log}, version: 3, documents: 2, vectors: 2, lost: 1, damaged: log},
+		{what: "segment", remove: []string{pathOf(3, "seg/00000002.vec")}, version: 3, documents: 3, vectors: 2, lost: 1,
+			damaged: pathOf(3, "seg/00000002.vec")},
+		{what: "meta.bolt", flip: []string{newest}, version: 1, documents: 1, vectors: 1, damaged: newest},
+		{what: "each meta.bolt", flip: []string{newest, pathOf(1, engine.MetaName)}, version: 3, documents: 3, vectors: 3,
+			damaged: newest},
+		{what: "each manifest", flip: []string{engine.ManifestName(1), engine.ManifestName(2), engine.ManifestName(3)},
+			damaged: engine.ManifestName(1)},
+	} {
+		folder := t.TempDir()
+		restore(t, whole, folder)
+		for _, name := range tc.flip {
+			for _, off := range []int64{40, boltcheck.PageSize + 40} { // both roots of a meta.bolt
+				if strings.HasSuffix(name, ".bolt") || off == 40 {
+					flip(t, filepath.Join(folder, name), off)
+				}
+			}
+		}
+		for _, name := range tc.cut {
+			b, err := os.ReadFile(filepath.Join(folder, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			overwrite(t, folder, map[string][]byte{name: b[:4096]})
+		}
+		for _, name := range tc.remove {
+			if err := os.Remove(filepath.Join(folder, name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		names := func(all []Problem) bool {
+			return slices.ContainsFunc(all, func(p Problem) bool {
+				return p.File == tc.damaged || p.File == engine.WALDir && tc.damaged == log // which end is missing
+			})
+		}
+		found, err := CheckFiles(t.Context(), folder, CheckBytes)
+		if err != nil || found.OK() != (tc.damaged == "") || tc.damaged != "" && !names(found.Problems) ||
+			slices.ContainsFunc(found.Problems, func(p Problem) bool { return p.File == engine.MetaName }) {
+			t.Errorf("%s: check: %+v, %v", tc.what, found, err)
+		}
+		to := filepath.Join(t.TempDir(), "new")
+		r, err := Repair(t.Context(), folder, to)
+		if tc.version == 0 {
+			if !errors.Is(err, ErrCorrupt) {
+				t.Errorf("%s: repair: %+v, %v", tc.what, r, err)
+			}
+			continue
+		}
+		if err != nil || r.Version != tc.version || r.Documents != tc.documents || r.Vectors != tc.vectors ||
+			len(r.Lost) != tc.lost || tc.damaged == "" != (len(r.Problems) == 0) || tc.damaged != "" && !names(r.Problems) {
+			t.Errorf("%s: repair: %+v, %v", tc.what, r, err)
+			continue
+		}
+		check(t, open(t, to, nil))
 	}
 }
 

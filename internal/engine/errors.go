@@ -12,6 +12,7 @@ import (
 	"github.com/vecbolt/vecbolt/internal/document"
 	"github.com/vecbolt/vecbolt/internal/errtext"
 	"github.com/vecbolt/vecbolt/internal/fileformat"
+	"github.com/vecbolt/vecbolt/internal/manifest"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
@@ -54,6 +55,17 @@ func (e *DimensionError) Is(target error) bool { return target == ErrDimensionMi
 type VersionError struct {
 	Number uint64 // of the version
 	Err    error
+}
+
+// NewVersionError says why a version cannot be opened. If a file is damaged, err then has the name
+// of that file in the folder.
+func NewVersionError(m *manifest.Manifest, err error) *VersionError {
+	if bad := (*fileformat.CorruptError)(nil); errors.As(err, &bad) {
+		if f := m.Find(bad.File); f != nil {
+			bad.File = f.Path
+		}
+	}
+	return &VersionError{m.Number, err}
 }
 
 // Error names the version and the reason.

@@ -86,14 +86,14 @@ func (db *Engine) openPublished(start time.Time) error {
 		return fmt.Errorf("%w: directory %q holds no version", ErrNotFound, db.Dir)
 	}
 	db.names.Store(view)
-	if db.Store, err = meta.Open(view, MetaName, meta.Options{ReadOnly: true}); err != nil {
-		return err
+	if db.Store, err = meta.Open(view, MetaName, meta.Options{ReadOnly: true}); err == nil {
+		err = db.load(db.Store)
 	}
-	if err := db.load(db.Store); err != nil {
-		return err
+	if err == nil {
+		err = db.catchUp(context.Background(), m, view)
 	}
-	if err := db.catchUp(context.Background(), m, view); err != nil {
-		return err
+	if err != nil {
+		return NewVersionError(m, err)
 	}
 	db.Folder.Manifest = m
 	db.Folder.note(m, nil)
@@ -121,11 +121,19 @@ func (db *Engine) catchUp(ctx context.Context, m *manifest.Manifest, view *vfs.F
 		}
 		return db.replay(lsn, record)
 	})
-	if last := db.tip().LSN; err == nil && last != m.Batch {
-		err = &fileformat.CorruptError{File: WALDir, Offset: -1,
-			Err: fmt.Errorf("the log ends with batch %d, version %d with %d", last, m.Number, m.Batch)}
+	if err == nil {
+		err = EndOfLog(db.tip().LSN, m)
 	}
 	return err
+}
+
+// EndOfLog returns an error if the log of a version does not end with its last batch.
+func EndOfLog(last uint64, m *manifest.Manifest) error {
+	if last == m.Batch {
+		return nil
+	}
+	return &fileformat.CorruptError{File: WALDir, Offset: -1,
+		Err: fmt.Errorf("the log ends with batch %d, version %d with %d", last, m.Number, m.Batch)}
 }
 
 // ManifestName returns the name of the manifest of a version.

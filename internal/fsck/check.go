@@ -13,6 +13,7 @@ import (
 	"github.com/vecbolt/vecbolt/internal/document"
 	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/internal/fileformat"
+	"github.com/vecbolt/vecbolt/internal/manifest"
 	"github.com/vecbolt/vecbolt/internal/match"
 	"github.com/vecbolt/vecbolt/internal/meta"
 	"github.com/vecbolt/vecbolt/segment"
@@ -52,6 +53,9 @@ func Check(ctx context.Context, db *engine.Engine, level Level) (*Report, error)
 			c.report.problem(err)
 		}
 	}
+	for i, p := range c.report.Problems {
+		c.report.Problems[i] = located(p, c.manifest)
+	}
 	return c.report, nil
 }
 
@@ -63,7 +67,8 @@ type checker struct {
 	deep   bool
 	report *Report
 
-	progress *engine.Progress // in rows: once for the files of a segment, once for its documents
+	manifest *manifest.Manifest // in a published folder
+	progress *engine.Progress   // in rows: once for the files of a segment, once for its documents
 }
 
 // store checks meta.bolt: its pages, checksums, digests and counts.
@@ -296,6 +301,7 @@ func (c *checker) published() error {
 		return nil
 	}
 	m, rejected, err := c.db.Published(c.ctx)
+	c.manifest = m
 	if err != nil {
 		return err
 	}

@@ -10,18 +10,16 @@ import (
 	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/meta"
-	"github.com/vecbolt/vecbolt/internal/vfs"
 	"github.com/vecbolt/vecbolt/segment"
-	"github.com/vecbolt/vecbolt/wal"
 )
 
 // CheckFiles checks the files of a database that does not open, because of why. That error is the
 // first problem of the report, followed by the damage in all files that can be examined without it.
 // The returned error means that the check itself failed.
 func CheckFiles(ctx context.Context, dir string, why error) (*Report, error) {
-	x := &fileChecker{ctx: ctx, report: &Report{Problems: []Problem{}}}
+	x := &fileChecker{place: &place{}, ctx: ctx, report: &Report{Problems: []Problem{}}}
 	x.report.problem(why)
-	if err := x.run(dir); err != nil {
+	if err := x.run(dir, why); err != nil {
 		return nil, err
 	}
 	return x.report, nil
@@ -29,65 +27,73 @@ func CheckFiles(ctx context.Context, dir string, why error) (*Report, error) {
 
 // fileChecker is one run of CheckFiles.
 type fileChecker struct {
+	*place
 	ctx    context.Context
-	fs     *vfs.FS
 	report *Report
 }
 
 // note adds a problem unless the report has it.
 func (x *fileChecker) note(err error) {
 	for _, err := range flatten(err) {
-		if p := problemOf(err); !slices.ContainsFunc(x.report.Problems, func(old Problem) bool {
-			return old.File == p.File && (old.Offset == p.Offset || p.Offset < 0)
-		}) {
-			x.report.add(p)
-		}
+		x.add(problemOf(err))
 	}
 }
 
-// lock opens the directory of a database that no process writes, and keeps writers out until unlock
-// is called.
-func lock(dir string) (fsys *vfs.FS, unlock func(), err error) {
-	if fsys, err = vfs.Open(dir, nil); err != nil {
-		return nil, nil, err
+func (x *fileChecker) add(p Problem) {
+	p = located(p, x.version)
+	if !slices.ContainsFunc(x.report.Problems, func(old Problem) bool {
+		return old.File == p.File && (old.Offset == p.Offset || p.Offset < 0)
+	}) {
+		x.report.add(p)
 	}
-	held, err := fsys.Lock(engine.LockName, false)
-	if err != nil {
-		fsys.Close()
-		return nil, nil, err
-	}
-	return fsys, func() { held.Close(); fsys.Close() }, nil
 }
 
-func (x *fileChecker) run(dir string) error {
-	fsys, unlock, err := lock(dir)
+func (x *fileChecker) run(dir string, why error) error {
+	found, err := look(dir)
+	if unusable := (*engine.VersionError)(nil); errors.As(err, &unusable) {
+		x.note(err)
+		return nil // no version of the folder can be examined
+	}
 	if err != nil {
 		return err
 	}
-	defer unlock()
-	x.fs = fsys
-	store, err := meta.Open(x.fs, engine.MetaName, meta.Options{ReadOnly: true, Verify: true, Lenient: true})
-	if err == nil {
-		defer store.Close()
-		err = x.store(store)
+	defer found.close()
+	x.place = found
+	if opened := (*engine.VersionError)(nil); errors.As(why, &opened) && x.version != nil &&
+		opened.Number > x.version.Number {
+		x.report.Problems = x.report.Problems[:0] // it is one of those that are passed over
+	}
+	for _, p := range x.passedOver() {
+		x.add(p)
+	}
+	if x.store != nil {
+		defer x.store.Close()
+		err = x.listed()
 	} else {
-		x.note(err)
+		x.note(x.why)
 		err = x.loose()
+	}
+	if x.version != nil {
+		for _, f := range x.version.Files {
+			if err := engine.Compare(x.ctx, x.root, f); err != nil && x.ctx.Err() == nil {
+				x.note(err)
+			}
+		}
 	}
 	return errors.Join(err, x.ctx.Err())
 }
 
-// store checks meta.bolt and the files that it lists.
-func (x *fileChecker) store(store *meta.Store) error {
-	err := store.Check(x.ctx, func(file, bucket, key, detail string) {
-		x.report.add(recordProblem(file, bucket, key, detail))
+// listed checks meta.bolt and the files that it lists.
+func (x *fileChecker) listed() error {
+	err := x.store.Check(x.ctx, func(file, bucket, key, detail string) {
+		x.report.add(located(recordProblem(file, bucket, key, detail), x.version))
 	})
 	if err != nil {
 		return err
 	}
 	var state meta.State
 	var segments []segment.Info
-	err = store.View(func(tx *meta.Tx) (err error) {
+	err = x.store.View(func(tx *meta.Tx) (err error) {
 		if state, err = tx.State(); err != nil {
 			return err
 		}
@@ -111,11 +117,10 @@ func (x *fileChecker) store(store *meta.Store) error {
 			}
 		}
 	}
-	_, err = wal.Replay(wal.Options{FS: x.fs, DB: state.DB, ReadOnly: true}, state.Applied,
-		func(_ uint64, b []byte) error {
-			_, err := engine.DecodeRecord(b)
-			return errors.Join(err, x.ctx.Err())
-		})
+	err = x.replay(state, func(_ uint64, b []byte) error {
+		_, err := engine.DecodeRecord(b)
+		return errors.Join(err, x.ctx.Err())
+	})
 	if err != nil && x.ctx.Err() == nil {
 		x.note(err)
 	}

@@ -10,15 +10,15 @@ import (
 	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/meta"
-	"github.com/vecbolt/vecbolt/internal/vfs"
 	"github.com/vecbolt/vecbolt/segment"
-	"github.com/vecbolt/vecbolt/wal"
 )
 
 // Repair copies everything that is provably intact from the damaged database in src to a new
 // database in dst, which must be empty or not exist, and which is opened with opts. src is not
-// changed. Where pages of meta.bolt are damaged, Repair looks for records in all of its pages. An
-// error means that the repair could not be done; the report lists the data saved before it.
+// changed. Where pages of meta.bolt are damaged, Repair looks for records in all of its pages. Of a
+// published folder, it saves the newest version whose meta.bolt opens or, if no meta.bolt does, the
+// newest that has one. An error means that the repair could not be done; the report lists the data
+// saved before it.
 func Repair(ctx context.Context, src, dst string, opts engine.Options) (*RepairReport, error) {
 	r := &repairer{ctx: ctx, report: &RepairReport{Lost: []Lost{}, Problems: []Problem{}}}
 	return r.report, r.run(src, dst, opts)
@@ -28,29 +28,32 @@ func Repair(ctx context.Context, src, dst string, opts engine.Options) (*RepairR
 type repairer struct {
 	ctx    context.Context
 	report *RepairReport
-	fs     *vfs.FS
-	store  *meta.Store
-	wreck  *meta.Wreck // store is rebuilt from it; nil: store is the database's own
-	state  meta.State
-	names  map[uint32]string // of collections
-	dims   map[string]int    // of their vectors, by name; 0 until there is one
-	dst    *engine.Engine
-	ops    []engine.Op // salvaged writes that are not applied yet
-	size   int         // bytes of their documents and vectors
+	*place
+	wreck *meta.Wreck // store is rebuilt from it; nil: store is the database's own
+	state meta.State
+	names map[uint32]string // of collections
+	dims  map[string]int    // of their vectors, by name; 0 until there is one
+	dst   *engine.Engine
+	ops   []engine.Op // salvaged writes that are not applied yet
+	size  int         // bytes of their documents and vectors
 }
 
 func (r *repairer) run(src, dst string, opts engine.Options) (err error) {
-	fsys, unlock, err := lock(src)
-	if err != nil {
+	if r.place, err = look(src); err != nil {
 		return err
 	}
-	defer unlock()
-	r.fs = fsys
-	// bbolt must not read a damaged tree: it trusts the pages that it reads.
-	lenient := meta.Options{ReadOnly: true, Verify: true, Lenient: true}
-	r.store, err = meta.Open(r.fs, engine.MetaName, lenient)
+	defer r.close()
+	r.report.Problems = append(r.report.Problems, r.passedOver()...)
+	if r.version != nil {
+		r.report.Version = r.version.Number
+		defer func() {
+			for i, p := range r.report.Problems {
+				r.report.Problems[i] = located(p, r.version)
+			}
+		}()
+	}
 	var wreck *meta.Wreck
-	if bad := (*fileformat.CorruptError)(nil); errors.As(err, &bad) && !errors.Is(err, fileformat.ErrVersion) {
+	if err = r.why; errors.Is(err, fileformat.ErrCorrupt) {
 		wreck, err = meta.Examine(r.fs, engine.MetaName)
 	}
 	if err != nil {
@@ -60,7 +63,7 @@ func (r *repairer) run(src, dst string, opts engine.Options) (err error) {
 		return errors.Join(err, r.closeStore())
 	}
 	if wreck != nil {
-		err = r.rebuild(wreck, lenient)
+		err = r.rebuild(wreck)
 	} else if stale := meta.Contradicted(r.fs, engine.MetaName); stale != nil {
 		r.report.problem(stale)
 	}
@@ -81,7 +84,7 @@ const rebuilt = engine.TmpDir + "/" + engine.MetaName + ".rebuilt"
 
 // rebuild continues with the readable records of a meta.bolt whose pages are
 // damaged.
-func (r *repairer) rebuild(w *meta.Wreck, o meta.Options) (err error) {
+func (r *repairer) rebuild(w *meta.Wreck) (err error) {
 	r.wreck = w
 	for _, err := range w.Problems {
 		r.report.problem(err)
@@ -97,7 +100,7 @@ func (r *repairer) rebuild(w *meta.Wreck, o meta.Options) (err error) {
 		r.report.lose(Lost{What: "document",
 			Reason: fmt.Sprintf("%d documents, or earlier versions of them, are of collection %d, whose definition is lost", n, id)})
 	}
-	r.store, err = meta.Open(r.dst.FS, rebuilt, o)
+	r.store, err = meta.Open(r.dst.FS, rebuilt, lenient)
 	return err
 }
 
@@ -271,15 +274,14 @@ func (r *repairer) log() error {
 		return err
 	}
 	next := r.state.Applied + 1
-	_, err := wal.Replay(wal.Options{FS: r.fs, DB: r.state.DB, ReadOnly: true}, r.state.Applied,
-		func(lsn uint64, b []byte) error {
-			batch, err := engine.DecodeRecord(b)
-			if err != nil {
-				return engine.BadBatch(lsn, err)
-			}
-			next = lsn + 1
-			return r.replay(batch.Ops)
-		})
+	err := r.place.replay(r.state, func(lsn uint64, b []byte) error {
+		batch, err := engine.DecodeRecord(b)
+		if err != nil {
+			return engine.BadBatch(lsn, err)
+		}
+		next = lsn + 1
+		return r.replay(batch.Ops)
+	})
 	if errors.Is(engine.Translate(err), fileformat.ErrCorrupt) {
 		r.report.problem(err)
 		r.report.lose(Lost{What: "document",

@@ -27,6 +27,7 @@ type Problem struct {
 
 // A RepairReport lists the data that Repair saved and the data that is lost.
 type RepairReport struct {
+	Version     uint64 // of a published folder; 0 for a database
 	Collections int
 	Documents   int // in the new database
 	Vectors     int // documents with a vector

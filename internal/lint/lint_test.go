@@ -77,7 +77,7 @@ var imports = map[string][]string{
 	"internal/match": {"filter", "internal/bitset", "internal/document", "internal/engine", "internal/fileformat", "internal/meta",
 		"segment/terms", "text"},
 	"internal/fsck": {"filter", "internal/bitset", "internal/blocks", "internal/document", "internal/engine", "internal/fileformat",
-		"internal/match", "internal/meta", "internal/vfs", "segment", "segment/columns", "segment/terms", "wal"},
+		"internal/manifest", "internal/match", "internal/meta", "internal/vfs", "segment", "segment/columns", "segment/terms", "wal"},
 	"internal/share": {"internal/codec", "internal/document", "internal/engine", "internal/fileformat", "internal/meta",
 		"internal/vfs", "wal", "golang.org/x/sys/unix"},
 	"internal/replica": {"internal/document", "internal/engine", "internal/fileformat", "internal/manifest", "internal/vfs",

@@ -16,6 +16,7 @@ type repairCmd struct {
 
 func (c *repairCmd) Help() string {
 	return "The damaged database is not changed. If pages of meta.bolt are destroyed, the records in all other pages are saved. " +
+		"Of a published folder, the newest version that can be read is saved. " +
 		"Lost documents are listed, one by one where they are known; the exit status is 0 also then. " +
 		"Derived data need no repair: they are rebuilt."
 }
@@ -37,7 +38,11 @@ func (c *repairCmd) Run(ctx context.Context, t *tool) error {
 		fmt.Fprintf(t.out, "lost: %v\n", l)
 	}
 	count := func(n int) string { return humanize.Comma(int64(n)) }
-	_, err = fmt.Fprintf(t.out, "saved %s documents, %s of them with a vector, in %d collections to %s; lost: %s\n",
-		count(report.Documents), count(report.Vectors), report.Collections, c.To, count(len(report.Lost)))
+	of := ""
+	if report.Version > 0 {
+		of = fmt.Sprintf(" of version %d", report.Version)
+	}
+	_, err = fmt.Fprintf(t.out, "saved %s documents%s, %s of them with a vector, in %d collections to %s; lost: %s\n",
+		count(report.Documents), of, count(report.Vectors), report.Collections, c.To, count(len(report.Lost)))
 	return err
 }
