@@ -48,6 +48,23 @@ func TestProcessesStopped(t *testing.T) {
 	})
 }
 
+// stopsItself runs the test in another process, with this environment, and waits until that process
+// has stopped itself.
+func stopsItself(t *testing.T, env string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")
+	cmd.Env = append(os.Environ(), env)
+	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var status syscall.WaitStatus
+	if _, err := syscall.Wait4(cmd.Process.Pid, &status, syscall.WUNTRACED, nil); err != nil || !status.Stopped() {
+		t.Fatal(status, err)
+	}
+	return cmd
+}
+
 // TestStoppedWhileItDecides stops a follower while it decides what to write, for which all others
 // wait. They go on without it, and it decides again when it goes on.
 func TestStoppedWhileItDecides(t *testing.T) {
@@ -63,16 +80,7 @@ func TestStoppedWhileItDecides(t *testing.T) {
 	vdb := open(t, dir, nil)
 	c := collection(t, vdb, "c", Schema{})
 	upsert(t, c, Document{ID: "before"})
-	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestStoppedWhileItDecides$")
-	cmd.Env = append(os.Environ(), "VECBOLT_DECIDES="+dir)
-	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	var status syscall.WaitStatus
-	if _, err := syscall.Wait4(cmd.Process.Pid, &status, syscall.WUNTRACED, nil); err != nil || !status.Stopped() {
-		t.Fatal(status, err)
-	}
+	cmd := stopsItself(t, "VECBOLT_DECIDES="+dir)
 	if _, err := c.Insert(ctx, Document{ID: "beside"}); err != nil {
 		t.Fatal(err)
 	}
@@ -130,16 +138,7 @@ func TestStoppedLeaderReads(t *testing.T) {
 	if err := vdb.Close(); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestStoppedLeaderReads$")
-	cmd.Env = append(os.Environ(), "VECBOLT_READS="+dir)
-	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	var status syscall.WaitStatus
-	if _, err := syscall.Wait4(cmd.Process.Pid, &status, syscall.WUNTRACED, nil); err != nil || !status.Stopped() {
-		t.Fatal(status, err)
-	}
+	cmd := stopsItself(t, "VECBOLT_READS="+dir)
 	c := collection(t, open(t, dir, nil), "c", Schema{}) // takes the place of the leader
 	upsert(t, c, Document{ID: "beside"})
 	if _, err := c.Delete(ctx, "before"); err != nil {
