@@ -112,10 +112,9 @@ type Result struct {
 	Complete bool `json:"complete"`
 	// Recall is the promised share of the true answer; 1 if the answer is exact, 0 if nothing is
 	// promised: see EF. If graphs were searched, it is the lowest promise of any search, as a mean
-	// over queries. If fused rankings
-	// were cut off, it is a bound for this answer: the share of hits that certainly belong to it.
-	// If both hold, they are multiplied. With Offset and MMR it is about the documents that the
-	// hits are chosen from.
+	// over queries. If fused rankings were cut off, it is a bound for this answer: the share of
+	// hits that certainly belong to it. If both hold, they are multiplied. With Offset and MMR it
+	// is about the documents that the hits are chosen from.
 	Recall float64 `json:"recall"`
 	// UsualRecall is the recall that was measured, with the settings of this search, for queries
 	// that resemble the stored vectors. Recall is for the kind of queries that finds least. It is 1
