@@ -228,6 +228,14 @@ func promiseSets(t *testing.T, rows, queries int, yield func(promiseSet)) {
 		scale(long[i], math.Exp(r.NormFloat64())/max(length(w), 1e-30))
 	}
 	yield(promiseSet{name: "words of unequal length", metric: Dot, rows: long[queries:], queries: long[:queries]})
+	fileSets(t, func(set promiseSet) {
+		set.queries = set.queries[:min(len(set.queries), queries)]
+		yield(set)
+	})
+}
+
+// fileSets reads the data sets of -promise.data, one after the other.
+func fileSets(t testing.TB, yield func(promiseSet)) {
 	if *promiseData == "" {
 		return
 	}
@@ -244,7 +252,6 @@ func promiseSets(t *testing.T, rows, queries int, yield func(promiseSet)) {
 			return readVecs(b)
 		}
 		dir := filepath.Dir(base)
-		asked := read(filepath.Join(dir, "query.fvecs"))
 		metric := Cosine
 		switch filepath.Ext(dir) {
 		case ".dot":
@@ -252,7 +259,7 @@ func promiseSets(t *testing.T, rows, queries int, yield func(promiseSet)) {
 		case ".l2":
 			metric = L2
 		}
-		yield(promiseSet{name: filepath.Base(dir), metric: metric, rows: read(base), queries: asked[:min(len(asked), queries)]})
+		yield(promiseSet{name: filepath.Base(dir), metric: metric, rows: read(base), queries: read(filepath.Join(dir, "query.fvecs"))})
 	}
 }
 

@@ -1,11 +1,13 @@
 package db
 
 import (
+	"flag"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -13,47 +15,66 @@ import (
 	"time"
 )
 
+var quickDims = flag.Int("quick.dims", 384, "the dimension of made rows in BenchmarkQuickLayout")
+
 // quickKinds are queries unlike the rows, of those that syntheticQueries makes.
 var quickKinds = []string{"means of 4", "means of 10", "beyond", "a third noise", "a fifth of the elements"}
 
 // BenchmarkQuickLayout compares the layouts of graphs in the middle dimensions, for which the
-// number of rows decides: two databases of the same made rows of 384 dimensions answer in turn, one
-// query at a time on one core, queries like the rows and queries unlike them, with a growing recall
-// asked. The table has the speed by the recall found, interpolated on logarithmic scales.
+// number of rows decides: two databases of the same rows answer in turn, one query at a time on one
+// core, queries like the rows and queries unlike them, with a growing recall asked. The table has
+// the speed by the recall found, interpolated on logarithmic scales. Without -promise.data, a
+// directory of data sets, the rows are made.
 //
 //	go test ./db -run '^$' -bench QuickLayout -benchtime 1x -timeout 1h -promise.rows 300000 -promise.out FILE
 func BenchmarkQuickLayout(b *testing.B) {
-	const dim, queries = 384, 500
-	rows := madeRows(*promiseRows+queries, dim)
-	rows, like := rows[queries:], rows[:queries]
-	kinds := []promiseQueries{{likeTheRows, like}, {"unlike the rows", nil}}
-	for _, kind := range syntheticQueries(promiseSet{metric: Cosine, rows: rows}, queries/len(quickKinds)) {
+	const queries = 500
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
+	out := new(strings.Builder)
+	for b.Loop() {
+		if *promiseData == "" {
+			rows := madeRows(*promiseRows+queries, *quickDims)
+			layoutsOf(b, promiseSet{name: "made", rows: rows[queries:], queries: rows[:queries]}, out)
+		}
+		only := regexp.MustCompile(*promiseOnly)
+		fileSets(b, func(set promiseSet) {
+			if only.MatchString(set.name) {
+				set.rows = set.rows[:min(len(set.rows), *promiseRows)]
+				set.queries = set.queries[:min(len(set.queries), queries)]
+				layoutsOf(b, set, out)
+			}
+		})
+	}
+	b.Logf("\n%s", out)
+	if *promiseOut != "" {
+		if err := os.WriteFile(*promiseOut, []byte(out.String()), 0o644); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// layoutsOf builds databases of a set, one for each layout, and compares them.
+func layoutsOf(b *testing.B, set promiseSet, out *strings.Builder) {
+	kinds := []promiseQueries{{likeTheRows, set.queries}, {"unlike the rows", nil}}
+	for _, kind := range syntheticQueries(set, len(set.queries)/len(quickKinds)) {
 		if slices.Contains(quickKinds, kind.name) {
 			kinds[1].vecs = append(kinds[1].vecs, kind.vecs...)
 		}
 	}
 	layouts := []*layoutBench{{name: "plain", size: math.MaxInt64}, {name: "quick", size: 1}}
-	built := new(strings.Builder)
+	fmt.Fprintf(out, "\n%s\n\n| rows | layout | compacted in | graph | all files |\n|---|---|---|---|---|\n", set.name)
+	runtime.GOMAXPROCS(runtime.NumCPU())
 	for _, l := range layouts {
-		l.build(b, rows)
-		fmt.Fprintf(built, "| %d | %s | %.1f s | %.1f MB | %.1f MB |\n", len(rows), l.name, l.took.Seconds(), l.graph/1e6, l.all/1e6)
+		l.build(b, set)
+		fmt.Fprintf(out, "| %d | %s | %.1f s | %.1f MB | %.1f MB |\n", len(set.rows), l.name, l.took.Seconds(), l.graph/1e6, l.all/1e6)
 	}
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	runtime.GOMAXPROCS(1)
 	table, log := new(strings.Builder), new(strings.Builder)
-	for b.Loop() {
-		for _, kind := range kinds {
-			compareLayouts(b, layouts, kind, table, log)
-		}
+	for _, kind := range kinds {
+		compareLayouts(b, layouts, kind, table, log)
 	}
-	text := "| rows | layout | compacted in | graph | all files |\n|---|---|---|---|---|\n" + built.String() +
-		"\n| queries | recall found | plain, queries/s | quick, queries/s | ratio |\n|---|---|---|---|---|\n" + table.String() +
-		"\n| queries | layout | asked | found | queries/s | by graph |\n|---|---|---|---|---|---|\n" + log.String()
-	b.Logf("\n%s", text)
-	if *promiseOut != "" {
-		if err := os.WriteFile(*promiseOut, []byte(text), 0o644); err != nil {
-			b.Fatal(err)
-		}
-	}
+	fmt.Fprintf(out, "\n| queries | recall found | plain, queries/s | quick, queries/s | ratio |\n|---|---|---|---|---|\n%s"+
+		"\n| queries | layout | asked | found | queries/s | by graph |\n|---|---|---|---|---|---|\n%s", table, log)
 }
 
 // madeRows returns rows like the vectors of a text model: clusters in a space of few dimensions
@@ -110,9 +131,9 @@ type layoutBench struct {
 	c          *Collection
 }
 
-func (l *layoutBench) build(b *testing.B, rows [][]float32) {
+func (l *layoutBench) build(b *testing.B, set promiseSet) {
 	opts := Options{Sync: SyncNever, Compaction: Manual, Recheck: Manual, graphSize: 1, quickSize: l.size}
-	folder, took := compacted(b, opts, Cosine, rows)
+	folder, took := compacted(b, opts, set.metric, set.rows)
 	l.took = took
 	err := filepath.Walk(folder, func(path string, info os.FileInfo, err error) error {
 		if err == nil && !info.IsDir() {

@@ -17,8 +17,8 @@ func TestLayoutOf(t *testing.T) {
 		want      uint32
 	}{
 		{1, quickDim, quick}, {1, simd.MaxSign, quick}, {1_000_000, simd.MaxSign + 1, plain},
-		{70_000, 384, plain}, {80_000, 384, quick}, {50_000, quickDim - 1, plain}, {60_000, quickDim - 1, quick},
-		{130_000, middleDim, plain}, {140_000, middleDim, quick}, {10_000_000, middleDim - 1, plain},
+		{28_000, 384, plain}, {29_000, 384, quick}, {21_000, quickDim - 1, plain}, {22_000, quickDim - 1, quick},
+		{49_000, middleDim, plain}, {50_000, middleDim, quick}, {10_000_000, middleDim - 1, plain},
 	} {
 		if got := layoutOf(&codes.Ident{Rows: c.rows, Dim: c.dim}, quickSize); got != c.want {
 			t.Errorf("%d rows of %d: layout %d, want %d", c.rows, c.dim, got, c.want)

@@ -64,16 +64,16 @@ type Options struct {
 const (
 	quickDim  = 512      // for any number of rows
 	middleDim = 192      // for many rows
-	quickSize = 32 << 20 // bytes of their records
+	quickSize = 12 << 20 // bytes of their records
 )
 
 // layoutOf returns the layout that is better for this many rows of this dimension. The expansion of
 // a plain node reads some twenty records, at any places. A quick one reads the node, which takes
 // fifteen times as much memory at 384 dimensions, and three or four records. So in the middle
-// dimensions the quick layout pays where records come from memory, not from a cache: made rows of
-// 384 dimensions were searched 1.0 to 1.4 times as fast at 50,000, and 1.2 to 1.5 times from
-// 100,000 on. See docs/bench/2026-11-23-quick-layout.md. Short vectors have too few bits, and
-// records of one or two cache lines.
+// dimensions the quick layout pays where a core does not cache the records: with AVX2, made rows of
+// 384 dimensions were searched 1.0 to 1.3 times as fast at 16,000, 1.2 to 1.6 times at 30,000 and
+// 1.6 to 2.2 times at 50,000. See docs/bench/2026-11-26-quick-rows.md. Short vectors have too few
+// bits, and records of one or two cache lines.
 func layoutOf(ident *codes.Ident, size int64) uint32 {
 	records := int64(ident.Rows) * align(int64(ident.Dim)+simd.RecordTail)
 	if ident.Dim > simd.MaxSign || ident.Dim < middleDim || ident.Dim < quickDim && records < size {
