@@ -93,7 +93,7 @@ func (db *DB) OpenCollection(ctx context.Context, name string, s Schema) (*Colle
 
 // Collection returns an existing collection; ErrNotFound if it does not exist.
 func (db *DB) Collection(name string) (*Collection, error) {
-	ver, err := db.engine.Acquire()
+	ver, err := db.engine.Acquire(context.Background())
 	if err != nil {
 		return nil, fmt.Errorf("db: collection %q: %w", name, err)
 	}
@@ -107,7 +107,7 @@ func (db *DB) Collection(name string) (*Collection, error) {
 
 // Collections describes every collection, in order of name.
 func (db *DB) Collections() ([]CollectionInfo, error) {
-	ver, err := db.engine.Acquire()
+	ver, err := db.engine.Acquire(context.Background())
 	if err != nil {
 		return nil, fmt.Errorf("db: collections: %w", err)
 	}
@@ -132,18 +132,20 @@ func (db *DB) Rename(ctx context.Context, from, to string) error {
 }
 
 // begin begins a call on the collection: the caller must call done. An error names the call.
-func (c *Collection) begin(call string) (ver *engine.Version, v *engine.View, done func(), err error) {
-	if ver, v, done, err = c.open(); err != nil {
+func (c *Collection) begin(ctx context.Context, call string) (
+	ver *engine.Version, v *engine.View, done func(), err error,
+) {
+	if ver, v, done, err = c.open(ctx); err != nil {
 		err = fmt.Errorf("db: %s: %w", call, err)
 	}
 	return ver, v, done, err
 }
 
 // open is begin with an error that the caller wraps.
-func (c *Collection) open() (ver *engine.Version, v *engine.View, done func(), err error) {
+func (c *Collection) open(ctx context.Context) (ver *engine.Version, v *engine.View, done func(), err error) {
 	if c.snap != nil {
 		ver, done, err = c.snap.open()
-	} else if current, failed := c.db.engine.Acquire(); failed == nil {
+	} else if current, failed := c.db.engine.Acquire(ctx); failed == nil {
 		ver, done = current, func() { c.db.engine.Done(current) }
 	} else {
 		err = failed
@@ -161,7 +163,7 @@ func (c *Collection) open() (ver *engine.Version, v *engine.View, done func(), e
 // Info describes the newest version of the collection, or the version of its snapshot:
 // ErrNotFound after Drop, ErrClosed after Close.
 func (c *Collection) Info() (CollectionInfo, error) {
-	_, v, done, err := c.begin("info")
+	_, v, done, err := c.begin(context.Background(), "info")
 	if err != nil {
 		return CollectionInfo{}, err
 	}
@@ -172,7 +174,7 @@ func (c *Collection) Info() (CollectionInfo, error) {
 // Version returns a number that grows with every batch written to the database. Equal
 // numbers mean equal answers. It fails as Info does.
 func (c *Collection) Version() (uint64, error) {
-	ver, _, done, err := c.begin("version")
+	ver, _, done, err := c.begin(context.Background(), "version")
 	if err != nil {
 		return 0, err
 	}
@@ -229,7 +231,7 @@ func (c *Collection) changed(ctx context.Context, decide decision) (int, error) 
 // write builds a batch and applies it to this collection, even if the collection is
 // renamed in between.
 func (c *Collection) write(ctx context.Context, build func(b *Batch, name string)) (*Batch, int, error) {
-	name, err := c.writable()
+	name, err := c.writable(ctx)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -240,11 +242,11 @@ func (c *Collection) write(ctx context.Context, build func(b *Batch, name string
 }
 
 // writable returns the present name, or the reason that writes are refused.
-func (c *Collection) writable() (name string, err error) {
+func (c *Collection) writable(ctx context.Context) (name string, err error) {
 	if c.snap != nil || c.db.opts.ReadOnly {
 		return "", ErrReadOnly
 	}
-	_, v, done, err := c.open()
+	_, v, done, err := c.open(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -349,7 +351,7 @@ func (c *Collection) Load(ctx context.Context, docs iter.Seq2[Document, error], 
 	if err := o.validate(); err != nil {
 		return 0, c.wrap("load", err)
 	}
-	name, err := c.writable()
+	name, err := c.writable(ctx)
 	if err != nil {
 		return 0, c.wrap("load", err)
 	}

@@ -79,7 +79,7 @@ type WhyNot struct {
 // where the documents whyNot rank, whether they are hits or not. The latter takes one
 // exact scan of all vectors that match.
 func (c *Collection) Explain(ctx context.Context, q Query, whyNot ...string) (*Explanation, error) {
-	ver, v, done, err := c.begin("explain")
+	ver, v, done, err := c.begin(ctx, "explain")
 	if err != nil {
 		return nil, err
 	}

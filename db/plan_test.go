@@ -86,7 +86,7 @@ func TestPlanByWork(t *testing.T) {
 // scan that follows if it gives up, the cost of a scan, and whether the planner takes the search.
 func costs(t *testing.T, c *Collection, q Query) (walk, scan float64, planned bool) {
 	t.Helper()
-	ver, v, done, err := c.open()
+	ver, v, done, err := c.open(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

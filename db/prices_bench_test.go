@@ -131,7 +131,7 @@ func (p priceBase) open(b *testing.B) (*Collection, []promiseQueries) {
 // timePlans writes a line: the queries of a kind by beam search and by scan, of the rows of a
 // random set, and the expectations of the planner.
 func timePlans(b *testing.B, c *Collection, base priceBase, kind promiseQueries, k int, share, recall float64, table *strings.Builder) {
-	ver, v, done, err := c.open()
+	ver, v, done, err := c.open(b.Context())
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -38,7 +38,7 @@ func (c *Collection) SearchBatch(ctx context.Context, queries []Query) ([]*Resul
 // search sets results to the answers of queries on one view: it resolves the queries, has package
 // query rank the rows of each, and reads the documents of the hits.
 func (c *Collection) search(ctx context.Context, queries []Query, results []*Result) error {
-	ver, v, done, err := c.begin("search")
+	ver, v, done, err := c.begin(ctx, "search")
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func (c *Collection) search(ctx context.Context, queries []Query, results []*Res
 // Select and Snippet of the first query apply. A snippet answers the text that ranks the
 // hit best.
 func (c *Collection) SearchFused(ctx context.Context, queries []Query, weights ...float64) (*Result, error) {
-	ver, v, done, err := c.begin("search")
+	ver, v, done, err := c.begin(ctx, "search")
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +100,7 @@ func (c *Collection) Get(ctx context.Context, id string, want Select) (*Document
 // GetMany returns the documents with these ids, in this order; nil for ids that
 // do not exist.
 func (c *Collection) GetMany(ctx context.Context, ids []string, want Select) ([]*Document, error) {
-	ver, v, done, err := c.begin("get")
+	ver, v, done, err := c.begin(ctx, "get")
 	if err != nil {
 		return nil, err
 	}
@@ -191,7 +191,7 @@ type Page struct {
 // twice, regardless of writes to other documents. For one consistent version
 // use a Snapshot.
 func (c *Collection) List(ctx context.Context, q ListQuery) (*Page, error) {
-	ver, v, done, err := c.begin("list")
+	ver, v, done, err := c.begin(ctx, "list")
 	if err != nil {
 		return nil, err
 	}
@@ -285,7 +285,7 @@ func (c *Collection) rows(
 
 // Count returns the number of documents that match; nil counts all.
 func (c *Collection) Count(ctx context.Context, where filter.Expr) (int, error) {
-	_, v, done, err := c.begin("count")
+	_, v, done, err := c.begin(ctx, "count")
 	if err != nil {
 		return 0, err
 	}
@@ -308,7 +308,7 @@ func (c *Collection) Count(ctx context.Context, where filter.Expr) (int, error) 
 // them at once: when ctx is done, those still come.
 func (c *Collection) All(ctx context.Context, where filter.Expr, want Select) iter.Seq2[*Document, error] {
 	return func(yield func(*Document, error) bool) {
-		ver, v, done, err := c.begin("read")
+		ver, v, done, err := c.begin(ctx, "read")
 		if err != nil {
 			yield(nil, err)
 			return

@@ -72,7 +72,7 @@ type RecallEstimate struct {
 // share of the exact hits that was found with each accuracy. All queries see
 // one version of the collection.
 func (c *Collection) MeasureRecall(ctx context.Context, t RecallTest) ([]MeasuredRecall, error) {
-	ver, v, done, err := c.begin("measure recall")
+	ver, v, done, err := c.begin(ctx, "measure recall")
 	if err != nil {
 		return nil, err
 	}

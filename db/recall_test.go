@@ -468,7 +468,7 @@ func TestLearntRecallIsKept(t *testing.T) {
 	rewrite := func(id string) {
 		t.Helper()
 		c := collection(t, l.vdb, "c", Schema{Dim: 32, Metric: L2})
-		before := must(l.vdb.engine.Acquire())
+		before := must(l.vdb.engine.Acquire(t.Context()))
 		old := before.Files.Segments[0].Info.ID
 		l.vdb.engine.Done(before)
 		if n, err := c.Delete(t.Context(), id); n != 1 || err != nil {
@@ -477,7 +477,7 @@ func TestLearntRecallIsKept(t *testing.T) {
 		if err := l.vdb.Compact(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		after := must(l.vdb.engine.Acquire())
+		after := must(l.vdb.engine.Acquire(t.Context()))
 		defer l.vdb.engine.Done(after)
 		if len(after.Files.Segments) != 1 || after.Files.Segments[0].Info.ID == old {
 			t.Fatal("the segment was not replaced")

@@ -1,6 +1,7 @@
 package db
 
 import (
+	"context"
 	"fmt"
 	"sync"
 
@@ -21,7 +22,7 @@ type Snapshot struct {
 
 // Snapshot returns a snapshot of the newest version. It must be closed.
 func (db *DB) Snapshot() (*Snapshot, error) {
-	ver, err := db.engine.Acquire()
+	ver, err := db.engine.Acquire(context.Background())
 	if err != nil {
 		return nil, fmt.Errorf("db: snapshot: %w", err)
 	}

@@ -1,6 +1,7 @@
 package db
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"time"
@@ -73,7 +74,7 @@ type CollectionStats struct {
 // cost; ErrClosed after Close. It waits for no write, not even for one that a
 // disk holds up.
 func (db *DB) Stats() (Stats, error) {
-	ver, err := db.engine.Acquire()
+	ver, err := db.engine.Acquire(context.Background())
 	if err != nil {
 		return Stats{}, fmt.Errorf("db: stats: %w", err)
 	}

@@ -255,10 +255,13 @@ func (db *Engine) KeepFile(name string, b []byte) error {
 	return db.FS.WriteFileAtomic(name, b)
 }
 
-// Acquire begins a call on the current version, which done ends.
-func (db *Engine) Acquire() (*Version, error) {
+// Acquire begins a call on the current version, which Done ends. A leader that was stopped waits
+// until it follows the process that has taken its place, or ctx is done.
+func (db *Engine) Acquire(ctx context.Context) (*Version, error) {
 	if look := db.shared.look.Load(); look != nil {
-		(*look)()
+		if err := (*look)(ctx); err != nil {
+			return nil, err
+		}
 	}
 	if err := db.CatchUp(); err != nil {
 		return nil, err

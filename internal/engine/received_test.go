@@ -154,7 +154,7 @@ func (p *pair) receive() error {
 // content returns the texts of an engine by id, and the rows of its head that are dead.
 func content(t *testing.T, db *Engine) (texts map[string]string, dead int) {
 	t.Helper()
-	ver, err := db.Acquire()
+	ver, err := db.Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -308,7 +308,7 @@ func TestReceivedDamage(t *testing.T) {
 				t.Fatal(err)
 			}
 			for range 3 {
-				if _, err := p.follower.Acquire(); !errors.Is(err, fileformat.ErrCorrupt) {
+				if _, err := p.follower.Acquire(t.Context()); !errors.Is(err, fileformat.ErrCorrupt) {
 					t.Fatal(err)
 				}
 			}

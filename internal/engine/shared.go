@@ -114,7 +114,7 @@ type Upstream interface {
 type sharing struct {
 	observer Observer             // guarded by Mu
 	roots    map[*meta.Store]Root // of followers; guarded by Mu
-	look     atomic.Pointer[func()]
+	look     atomic.Pointer[func(context.Context) error]
 	received received
 }
 
@@ -710,9 +710,9 @@ func (db *Engine) Alone(fn func() error) (alone bool, err error) {
 	return true, fn()
 }
 
-// Look sets a function that every call of a reader runs first; nil ends that. A process that has
-// begun to lead meanwhile is found there.
-func (db *Engine) Look(look func()) {
+// Look sets a function that every call runs first, and whose error ends the call; nil ends that. A
+// process that has begun to lead meanwhile is found there.
+func (db *Engine) Look(look func(context.Context) error) {
 	if look == nil {
 		db.shared.look.Store(nil)
 		return

@@ -37,7 +37,7 @@ const (
 // Check checks an open database. It changes nothing. Readers and writers go on; writers pause while
 // the log is read. An error says that the check itself could not be done.
 func Check(ctx context.Context, db *engine.Engine, level Level) (*Report, error) {
-	ver, err := db.Acquire()
+	ver, err := db.Acquire(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -131,7 +131,7 @@ func create(dir string, opts engine.Options) (*engine.Engine, error) {
 
 // count fills in what the new database holds.
 func (r *repairer) count() error {
-	ver, err := r.dst.Acquire()
+	ver, err := r.dst.Acquire(r.ctx)
 	if err != nil {
 		return err
 	}

@@ -149,7 +149,7 @@ func (r *Rechecks) Drain(ctx context.Context) {
 
 // check repeats a probe, as it was asked and exactly.
 func (r *Rechecks) check(ctx context.Context, c recheck) error {
-	ver, err := r.engine.Acquire()
+	ver, err := r.engine.Acquire(ctx)
 	if err != nil {
 		return nil // closed
 	}

@@ -3,6 +3,7 @@ package nearest
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,7 +17,7 @@ import (
 // load restores what an earlier process has learnt. A file that is damaged, of a later version or
 // of another database is left out: everything in it can be learnt again.
 func (r *Rechecks) load() {
-	ver, err := r.engine.Acquire()
+	ver, err := r.engine.Acquire(context.Background())
 	if err != nil {
 		return
 	}
@@ -99,7 +100,7 @@ func (r *Rechecks) save() {
 	if !e.Leads() || e.Dir == engine.Memory || e.Err() != nil {
 		return
 	}
-	ver, err := e.Acquire()
+	ver, err := e.Acquire(context.Background())
 	if err != nil {
 		return
 	}

@@ -81,32 +81,30 @@ func (m *Member) depose(l *link) bool {
 // look notices a change of the leader that no message tells. Calls begin with it. A reader joins a
 // leader if there is one now: the files that it has open are left alone by every leader, but do not
 // change any more. Others notice that a process has taken the place of a leader that was stopped.
-func (m *Member) look() {
+func (m *Member) look(ctx context.Context) error {
 	role, every := m.engine.Role(), lookAgain
 	now, last := time.Now().UnixNano(), m.looked.Load()
 	switch role {
 	case engine.Leader:
 		if now-last < int64(every) {
-			return
+			return nil
 		}
-		if m.engine.CheckLead() == nil {
-			m.looked.Store(now)
-		} else { // and CheckLead has called deposed
-			m.rejoin()
+		if m.engine.CheckLead() != nil { // and it has called deposed
+			return m.rejoin(ctx)
 		}
-		return
+		m.looked.Store(now)
+		return nil
 	case engine.Reader:
 		every = lookEvery
 	case engine.Follower:
 		if l := m.link.Load(); l != nil {
 			m.glance(l, now)
 		} else if m.engine.Fenced() {
-			m.rejoin()
-			return
+			return m.rejoin(ctx)
 		}
 	}
 	if now-last < int64(every) || !m.looked.CompareAndSwap(last, now) {
-		return
+		return nil
 	}
 	switch role {
 	case engine.Follower:
@@ -119,20 +117,26 @@ func (m *Member) look() {
 			m.seek()
 		}
 	}
+	return nil
 }
 
 // rejoin waits until this process follows the leader that has fenced the directory which it has
 // open. Others have written since, however long ago that was. If nobody can be followed for
-// openTime, calls go on with what this process has, and for as long none waits again.
-func (m *Member) rejoin() {
+// openTime, calls go on with what this process has, and for as long none waits again. Its error is
+// that of a call that ended before.
+func (m *Member) rejoin(call context.Context) error {
 	if time.Now().UnixNano() < m.alone.Load() {
-		return
+		return nil
 	}
-	ctx, cancel := context.WithTimeout(m.ctx, openTime)
+	ctx, cancel := context.WithTimeout(call, openTime)
 	defer cancel()
 	if _, err := m.present(ctx, nil); err != nil { // calls that write meet it again
+		if call.Err() != nil {
+			return call.Err()
+		}
 		m.alone.Store(time.Now().Add(openTime).UnixNano())
 	}
+	return nil
 }
 
 // deposed is called when the engine finds that it has lost the lead.
