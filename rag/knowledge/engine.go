@@ -82,7 +82,8 @@ type Engine struct {
 
 type embedderKey struct{ base, config string } // the parts of the configuration that matter, as JSON
 
-// New returns an Engine for a workspace, which need not exist yet.
+// New returns an Engine for a workspace, a directory that need not exist yet: ErrConfig if it is no
+// directory.
 func New(workspace string, opts *Options) (*Engine, error) {
 	e := &Engine{workspace: workspace, embedders: map[embedderKey]embed.Embedder{}, gates: map[string]*gate{}, at: func(string) {},
 		states: map[string]*state{}, questions: map[string]*questions{}, cross: map[string]*bert.CrossEncoder{}}
@@ -101,6 +102,9 @@ func New(workspace string, opts *Options) (*Engine, error) {
 	}
 	if workspace == "" {
 		return nil, fmt.Errorf("%w: no workspace", ErrConfig)
+	}
+	if info, err := os.Stat(workspace); err == nil && !info.IsDir() {
+		return nil, fmt.Errorf("%w: the workspace %s is not a directory", ErrConfig, workspace)
 	}
 	return e, nil
 }

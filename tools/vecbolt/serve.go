@@ -92,27 +92,12 @@ func (c *serveCmd) Run(ctx context.Context, t *tool) error {
 		return err
 	}
 	defer l.Close()
-	// The options are checked before the database is opened, because that creates it.
+	// What may fail comes before the database is opened, because that creates it.
 	if err := opts.Validate(); err != nil {
 		return err
 	}
 	if err := opts.CheckExposure(l); err != nil && !c.AllowAnonymous {
 		return fmt.Errorf("%w: set VECBOLT_READ_TOKEN or VECBOLT_WRITE_TOKEN, or say --allow-anonymous", err)
-	}
-	return c.open(db.Options{ReadOnly: opts.ReadOnly, Follow: c.Follow, MustExist: opts.ReadOnly,
-		Logger: opts.Logger}, func(vdb *db.DB) error {
-		return c.during(ctx, vdb, opts.Logger, func() error { return c.serve(ctx, t, vdb, l, opts, secure) })
-	})
-}
-
-// serve prints the address of l, and answers there until ctx ends.
-func (c *serveCmd) serve(ctx context.Context, t *tool, vdb *db.DB, l net.Listener, opts *server.Options,
-	secure *tls.Config) (err error) {
-	opts.Hosts = c.hosts(l)
-	opts.Extensions = []server.Extension{
-		{Pattern: chroma.Pattern, Handler: chroma.New(vdb,
-			&chroma.Options{Body: c.MaxBody, Time: c.Timeout, Models: opts.Models}), Writes: chroma.Writes},
-		inspector.Extension(),
 	}
 	var engine *knowledge.Engine
 	if c.Bases != "" {
@@ -120,6 +105,23 @@ func (c *serveCmd) serve(ctx context.Context, t *tool, vdb *db.DB, l net.Listene
 			return err
 		}
 		defer engine.Close()
+	}
+	return c.open(db.Options{ReadOnly: opts.ReadOnly, Follow: c.Follow, MustExist: opts.ReadOnly,
+		Logger: opts.Logger}, func(vdb *db.DB) error {
+		return c.during(ctx, vdb, opts.Logger, func() error { return c.serve(ctx, t, vdb, engine, l, opts, secure) })
+	})
+}
+
+// serve prints the address of l, and answers there until ctx ends.
+func (c *serveCmd) serve(ctx context.Context, t *tool, vdb *db.DB, engine *knowledge.Engine, l net.Listener,
+	opts *server.Options, secure *tls.Config) error {
+	opts.Hosts = c.hosts(l)
+	opts.Extensions = []server.Extension{
+		{Pattern: chroma.Pattern, Handler: chroma.New(vdb,
+			&chroma.Options{Body: c.MaxBody, Time: c.Timeout, Models: opts.Models}), Writes: chroma.Writes},
+		inspector.Extension(),
+	}
+	if engine != nil {
 		opts.Extensions = append(opts.Extensions, bases.Extensions(engine,
 			&bases.Options{Files: c.LearnFrom, Time: c.Timeout})...)
 	}
