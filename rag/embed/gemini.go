@@ -13,7 +13,8 @@ import (
 // Defaults of GeminiOptions.
 const (
 	geminiProvider = "gemini"
-	geminiBase     = "https://generativelanguage.googleapis.com/v1beta"
+	geminiHost     = "generativelanguage.googleapis.com"
+	geminiBase     = "https://" + geminiHost + "/v1beta"
 	geminiKey      = "GEMINI_API_KEY"
 	geminiDefault  = "gemini-embedding-001"
 	geminiMaxBatch = 100
@@ -39,6 +40,8 @@ type GeminiOptions struct {
 	// GEMINI_API_KEY.
 	Secret Secret `json:"-"`
 
+	keyName string // where Secret comes from, for an error
+
 	// Client sends requests; nil means a client that follows no redirects.
 	Client *http.Client `json:"-"`
 }
@@ -62,8 +65,12 @@ func Gemini(model string, dim int, opts *GeminiOptions) (Embedder, error) {
 	}
 	e.url = base.JoinPath("models", url.PathEscape(e.model)+":batchEmbedContents").String()
 	e.dim.Store(int64(dim))
-	if e.secret = o.Secret; e.secret == nil {
-		e.secret = Env(geminiKey)
+	if base.Host == geminiHost {
+		e.needsKey = "Gemini"
+	}
+	e.secret, e.keyName = o.Secret, cmp.Or(o.keyName, "Secret")
+	if e.secret == nil {
+		e.secret, e.keyName = Env(geminiKey), geminiKey
 	}
 	e.client = (&Options{Client: o.Client}).client()
 	e.timeout, e.maxBatch = cmp.Or(o.Timeout, defaultTimeout), geminiMaxBatch
@@ -149,7 +156,8 @@ func geminiBuiltin() Provider {
 			if err := decode(c, &s); err != nil {
 				return nil, err
 			}
-			s.Timeout, s.Secret = s.timeout(), opts.secret(cmp.Or(s.KeyEnv, geminiKey))
+			s.Timeout, s.keyName = s.timeout(), cmp.Or(s.KeyEnv, geminiKey)
+			s.Secret = opts.secret(s.keyName)
 			return Gemini(c.Model, c.Dimensions, s.GeminiOptions)
 		},
 	}

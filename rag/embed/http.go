@@ -29,6 +29,8 @@ type remote struct {
 	client          *http.Client
 	timeout         time.Duration
 	secret          Secret
+	keyName         string // where the secret comes from
+	needsKey        string // names a service that answers nobody without a key; empty: others
 	maxBatch        int
 }
 
@@ -80,6 +82,9 @@ func (r *remote) post(ctx context.Context, url string, header func(h http.Header
 			return r.fail(ErrOther, fmt.Errorf("get secret: %w", err))
 		}
 		key = strings.TrimSpace(key)
+	}
+	if key == "" && r.needsKey != "" {
+		return r.fail(ErrConfig, fmt.Errorf("%s requires an API key, and there is none in %s", r.needsKey, r.keyName))
 	}
 	inner, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()

@@ -15,7 +15,8 @@ import (
 // Defaults of OpenAIOptions.
 const (
 	openAIProvider   = "openai"
-	openAIBase       = "https://api.openai.com/v1"
+	openAIHost       = "api.openai.com"
+	openAIBase       = "https://" + openAIHost + "/v1"
 	openAIKey        = "OPENAI_API_KEY"
 	azureKey         = "AZURE_OPENAI_API_KEY"
 	azureAPIVersion  = "2024-10-21"
@@ -64,9 +65,11 @@ type OpenAIOptions struct {
 	// Timeout limits a request; 0 means 60 s.
 	Timeout time.Duration `json:"-"`
 
-	// Secret returns the key; an empty key is not sent. nil means the environment variable
-	// OPENAI_API_KEY, or AZURE_OPENAI_API_KEY for Azure.
+	// Secret returns the key. Without a key, other servers than OpenAI's and Azure's are asked. nil
+	// means the environment variable OPENAI_API_KEY, or AZURE_OPENAI_API_KEY for Azure.
 	Secret Secret `json:"-"`
+
+	keyName string // where Secret comes from, for an error
 
 	// Client sends requests; nil means a client that follows no redirects.
 	Client *http.Client `json:"-"`
@@ -94,13 +97,17 @@ func OpenAI(model string, dim int, opts *OpenAIOptions) (Embedder, error) {
 	if o.Azure {
 		base = base.JoinPath("openai", "deployments", url.PathEscape(cmp.Or(o.Deployment, e.model)), "embeddings")
 		base.RawQuery = url.Values{"api-version": {cmp.Or(o.APIVersion, azureAPIVersion)}}.Encode()
-		key = azureKey
+		key, e.needsKey = azureKey, "Azure"
 	} else {
 		base = base.JoinPath("embeddings")
+		if base.Host == openAIHost {
+			e.needsKey = "OpenAI"
+		}
 	}
 	e.url = base.String()
-	if e.secret = o.Secret; e.secret == nil {
-		e.secret = Env(key)
+	e.secret, e.keyName = o.Secret, cmp.Or(o.keyName, "Secret")
+	if e.secret == nil {
+		e.secret, e.keyName = Env(key), key
 	}
 	if dim == 0 {
 		dim = openAIDimensions[e.model]
@@ -216,7 +223,8 @@ func openAIBuiltin() Provider {
 			if s.Azure {
 				key = azureKey
 			}
-			s.Timeout, s.Secret = s.timeout(), opts.secret(cmp.Or(s.KeyEnv, key))
+			s.Timeout, s.keyName = s.timeout(), cmp.Or(s.KeyEnv, key)
+			s.Secret = opts.secret(s.keyName)
 			return OpenAI(c.Model, c.Dimensions, s.OpenAIOptions)
 		},
 	}

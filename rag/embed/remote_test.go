@@ -472,6 +472,44 @@ func TestSecretFromEnvironment(t *testing.T) {
 	}
 }
 
+// OpenAI, Azure and Gemini are not asked without a key: no request is sent.
+func TestKeyIsNeeded(t *testing.T) {
+	t.Setenv("OPENAI_API_KEY", " ")
+	t.Setenv("AZURE_OPENAI_API_KEY", "")
+	t.Setenv("GEMINI_API_KEY", "")
+	client := &http.Client{Transport: offline{t}}
+	for want, c := range map[string]embed.Config{
+		"OpenAI requires an API key, and there is none in OPENAI_API_KEY":      {Provider: "openai"},
+		"OpenAI requires an API key, and there is none in MY_KEY":              {Provider: "openai", Settings: map[string]any{"api_key_env": "MY_KEY"}},
+		"Azure requires an API key, and there is none in AZURE_OPENAI_API_KEY": {Provider: "openai", Settings: map[string]any{"azure": true, "api_base": "https://x.openai.azure.com"}},
+		"Gemini requires an API key, and there is none in GEMINI_API_KEY":      {Provider: "gemini"},
+	} {
+		e, err := embed.Open(t.Context(), c, &embed.Options{Client: client})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = embed.Retry(e, nil).Embed(t.Context(), "x")
+		if !errors.Is(err, embed.ErrConfig) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	e, err := embed.OpenAI("", 0, &embed.OpenAIOptions{Client: client, Secret: func(context.Context) (string, error) { return "", nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.Embed(t.Context(), "x"); err == nil || !strings.Contains(err.Error(), "there is none in Secret") {
+		t.Error(err)
+	}
+}
+
+// offline fails the test when a request is sent.
+type offline struct{ t *testing.T }
+
+func (o offline) RoundTrip(r *http.Request) (*http.Response, error) {
+	o.t.Error("a request to", r.URL)
+	return nil, errors.New("no network")
+}
+
 // A server on this machine needs no key.
 func TestNoKey(t *testing.T) {
 	t.Setenv("OPENAI_API_KEY", "")
