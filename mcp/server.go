@@ -34,6 +34,8 @@ type Options struct {
 	// provider and model. The model of package embed that needs neither network nor files is always
 	// available.
 	Embedders []embed.Embedder
+	// Models, if set, opens the models that collections are pinned to.
+	Models *vectorize.Models
 	// Bases, if set, adds tools for the knowledge bases of an engine.
 	Bases *knowledge.Engine
 	// Files is the directory whose files agents may learn, with AllowWrite; empty means that they
@@ -253,9 +255,14 @@ func modelOf(info db.CollectionInfo) (model embed.Config, pinned bool) {
 // embedder returns the embedder that made the vectors of a collection, or nil if it is unknown or
 // unavailable.
 func (s *service) embedder(ctx context.Context, info db.CollectionInfo) embed.Embedder {
-	model, _ := modelOf(info)
+	model, pinned := modelOf(info)
 	for _, e := range s.opts.Embedders {
 		if e.Provider() == model.Provider && e.Model() == model.Model {
+			return e
+		}
+	}
+	if pinned && s.opts.Models != nil {
+		if e, err := s.opts.Models.Embedder(ctx, model); err == nil {
 			return e
 		}
 	}

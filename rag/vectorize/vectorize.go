@@ -111,6 +111,13 @@ func (m *Models) Resolve(ctx context.Context, c embed.Config) (embed.Config, err
 	return c, nil
 }
 
+// Embedder returns the embedder of a model.
+func (m *Models) Embedder(ctx context.Context, c embed.Config) (embed.Embedder, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.open(ctx, c)
+}
+
 // Collection returns a collection whose documents get vectors. It does nothing to a collection that
 // is not pinned, unless there is a default model.
 func (m *Models) Collection(c *db.Collection) *Collection { return &Collection{c, m} }

@@ -3,10 +3,12 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -112,24 +114,8 @@ func TestServeMCP(t *testing.T) {
 	t.Setenv("VECBOLT_WRITE_TOKEN", write)
 	for what, tools := range map[string]map[string]int{"read": {read: 6, write: 6, "another": 0}, "write": {read: 6, write: 8, "": 0}, "off": {write: 0}} {
 		t.Run(what, func(t *testing.T) {
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			lines, answer, err := os.Pipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer lines.Close()
-			status := make(chan int, 1)
-			dir := filepath.Join(t.TempDir(), "t.vdb")
-			go func() {
-				defer answer.Close()
-				status <- run(ctx, []string{"serve", dir, "--addr", "127.0.0.1:0", "--mcp", what, "--log", "none"}, strings.NewReader(""), answer, io.Discard)
-			}()
-			said := bufio.NewScanner(lines)
-			if !said.Scan() {
-				t.Fatal("it says nothing")
-			}
-			url := strings.TrimPrefix(said.Text(), "listening on ") + "/mcp"
+			url, end := serving(t, filepath.Join(t.TempDir(), "t.vdb"), "--mcp", what)
+			defer end()
 			for token, want := range tools {
 				n := 0
 				s, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(),
@@ -147,9 +133,80 @@ func TestServeMCP(t *testing.T) {
 					t.Errorf("token %q: %d tools, want %d; %v", token, n, want, err)
 				}
 			}
-			cancel()
-			if got := <-status; got != statusOK {
-				t.Errorf("status %d after an interruption", got)
+		})
+	}
+}
+
+// serving runs "vecbolt serve" until the returned function is called, and returns where agents find
+// it.
+func serving(t *testing.T, args ...string) (url string, end func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	lines, answer, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	status := make(chan int, 1)
+	go func() {
+		defer answer.Close()
+		status <- run(ctx, append([]string{"serve", "--addr", "127.0.0.1:0", "--log", "none"}, args...), strings.NewReader(""), answer, io.Discard)
+	}()
+	said := bufio.NewScanner(lines)
+	if !said.Scan() {
+		t.Fatal("it says nothing")
+	}
+	return strings.TrimPrefix(said.Text(), "listening on ") + "/mcp", func() {
+		cancel()
+		if got := <-status; got != statusOK {
+			t.Errorf("status %d after an interruption", got)
+		}
+		lines.Close()
+	}
+}
+
+// Beside the API of serve, agents search by texts in collections that are pinned to a model: to the
+// one in the command, and to the one that the flags of serve name.
+func TestServeMCPEmbeds(t *testing.T) {
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var asked struct{ Input []string }
+		if err := json.NewDecoder(r.Body).Decode(&asked); err != nil {
+			t.Error(err)
+		}
+		var answer struct {
+			Data []map[string]any `json:"data"`
+		}
+		for i, text := range asked.Input {
+			cats := strings.Count(strings.ToLower(text), "cat")
+			answer.Data = append(answer.Data, map[string]any{"index": i, "embedding": []int{cats, 1}})
+		}
+		if err := json.NewEncoder(w).Encode(answer); err != nil {
+			t.Error(err)
+		}
+	}))
+	defer api.Close()
+	for what, flags := range map[string][]string{
+		"builtin": {"--embed", "static:english-v1"},
+		"server":  {"--embed", "openai:m", "--set", "api_base=" + api.URL},
+	} {
+		t.Run(what, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "t.vdb")
+			text := strings.NewReader(`{"id":"cat","text":"Cats purr."}` + "\n" + `{"id":"car","text":"Cars have wheels."}`)
+			if got := run(t.Context(), append([]string{"put", dir, "c"}, flags...), text, io.Discard, io.Discard); got != statusOK {
+				t.Fatal(got)
+			}
+			url, end := serving(t, append([]string{dir, "--mcp", "write"}, flags...)...)
+			defer end()
+			s, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), &sdk.StreamableClientTransport{Endpoint: url}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			r, err := s.CallTool(t.Context(), &sdk.CallToolParams{Name: "search", Arguments: map[string]any{"collection": "c", "text": "cats purr", "k": 1}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if text := r.Content[0].(*sdk.TextContent).Text; !strings.HasPrefix(text, `{"hits":[{"id":"cat"`) {
+				t.Error(text)
 			}
 		})
 	}

@@ -16,7 +16,10 @@ import (
 
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/mcp"
+	"github.com/vecbolt/vecbolt/rag/embed"
+	"github.com/vecbolt/vecbolt/rag/embed/static/english"
 	"github.com/vecbolt/vecbolt/rag/knowledge"
+	"github.com/vecbolt/vecbolt/rag/vectorize"
 	"github.com/vecbolt/vecbolt/server"
 	"github.com/vecbolt/vecbolt/server/bases"
 	"github.com/vecbolt/vecbolt/server/chroma"
@@ -126,7 +129,7 @@ func (c *serveCmd) serve(ctx context.Context, t *tool, vdb *db.DB, engine *knowl
 			&bases.Options{Files: c.LearnFrom, Time: c.Timeout})...)
 	}
 	if c.MCP != "off" {
-		opts.Extensions = append(opts.Extensions, c.agents(vdb, engine))
+		opts.Extensions = append(opts.Extensions, c.agents(vdb, engine, opts.Models))
 	}
 	srv, err := server.New(vdb, opts)
 	if err != nil {
@@ -161,11 +164,13 @@ func (c *serveCmd) engine(log *slog.Logger) (*knowledge.Engine, error) {
 }
 
 // agents is the extension for agents. The permissions of a request decide which tools it offers.
-func (c *serveCmd) agents(vdb *db.DB, engine *knowledge.Engine) server.Extension {
-	read := mcp.NewServer(vdb, &mcp.Options{Bases: engine})
+func (c *serveCmd) agents(vdb *db.DB, engine *knowledge.Engine, models *vectorize.Models) server.Extension {
+	opts := mcp.Options{Bases: engine, Embedders: []embed.Embedder{english.New()}, Models: models}
+	read := mcp.NewServer(vdb, &opts)
 	write := read
 	if c.MCP == "write" {
-		write = mcp.NewServer(vdb, &mcp.Options{AllowWrite: true, Bases: engine, Files: c.LearnFrom})
+		opts.AllowWrite, opts.Files = true, c.LearnFrom
+		write = mcp.NewServer(vdb, &opts)
 	}
 	return server.Extension{
 		Pattern: "/mcp", Writes: func(*http.Request) bool { return false }, Mixed: true,
