@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sort"
 	"strings"
+	"unicode"
 
 	"github.com/vecbolt/vecbolt/rag/split"
 )
@@ -71,7 +72,7 @@ func buildContext(chunks []Chunk, o ContextOptions) *builtContext {
 			r.left = append(r.left, reason(c, "its text is part of another chunk"))
 			continue
 		}
-		head := fmt.Sprintf("[%d] [Source: %s]\n", len(r.cited)+1, source(c))
+		head := fmt.Sprintf("[%d] [Source: %s]\n", len(r.cited)+1, oneLine(source(c)))
 		n := count(head + text + end)
 		why := fmt.Sprintf("source %d", len(r.cited)+1)
 		if n > r.limit && len(r.cited) == 0 {
@@ -93,6 +94,16 @@ func buildContext(chunks []Chunk, o ContextOptions) *builtContext {
 	}
 	r.text = strings.TrimSuffix(b.String(), "\n")
 	return r
+}
+
+// oneLine replaces control characters: a source must not begin a line that looks like another one.
+func oneLine(source string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || r == '\u2028' || r == '\u2029' {
+			return ' '
+		}
+		return r
+	}, source)
 }
 
 // repeats reports whether one of texts contains text.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 
@@ -62,12 +63,12 @@ func (t *Turn) Embed(ctx context.Context, connection string, e embed.Embedder) (
 	defer t.mu.Unlock()
 	if vec, ok := t.vecs[key]; ok {
 		t.log.InfoContext(ctx, "embedding cache hit", "key", key)
-		return vec, nil
+		return slices.Clone(vec), nil
 	}
 	vec, err := embed.Queries(e).Embed(ctx, t.text)
 	if err != nil {
 		return nil, fmt.Errorf("%w: embed the query text: %w", ErrQuery, err)
 	}
 	t.vecs[key] = vec
-	return vec, nil
+	return slices.Clone(vec), nil
 }

@@ -120,6 +120,7 @@ func (x *Indexer) index(ctx context.Context, docs []db.Document) (ids []string, 
 	}
 	chunks := docs
 	if x.o.Split != nil {
+		docs = lastOfEach(docs)
 		if chunks, err = x.split(ctx, docs); err != nil {
 			return nil, err
 		}
@@ -140,9 +141,24 @@ func (x *Indexer) index(ctx context.Context, docs []db.Document) (ids []string, 
 	return ids, nil
 }
 
+// lastOfEach leaves out documents that a later one with their id replaces.
+func lastOfEach(docs []db.Document) []db.Document {
+	last := make(map[string]int, len(docs))
+	for i, d := range docs {
+		last[d.ID] = i
+	}
+	var kept []db.Document
+	for i, d := range docs {
+		if last[d.ID] == i {
+			kept = append(kept, d)
+		}
+	}
+	return kept
+}
+
 // removeRest removes the chunks of documents that now have fewer.
 func (x *Indexer) removeRest(ctx context.Context, docs, chunks []db.Document) error {
-	count := map[any]int64{} // of the last of documents with the same id
+	count := map[any]int64{}
 	for _, c := range chunks {
 		count[c.Metadata[FieldDocument]] = c.Metadata[FieldChunkIndex].(int64) + 1
 	}

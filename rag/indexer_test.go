@@ -142,6 +142,10 @@ func TestIndexerSplits(t *testing.T) {
 	if diff := cmp.Diff([]string{"doc#0", "doc2#0", "doc2#1"}, left); diff != "" {
 		t.Error(diff)
 	}
+	ids, err = x.Index(t.Context(), db.Document{ID: "doc", Text: text}, db.Document{ID: "doc", Text: "# Fruit\n\nFigs."})
+	if err != nil || !slices.Equal(ids, []string{"doc#0"}) {
+		t.Errorf("of two documents with one id: %v, %v", ids, err)
+	}
 	if _, err := x.Index(t.Context(), db.Document{ID: "bad", Text: "\xff"}); !errors.Is(err, split.ErrInvalid) || !strings.Contains(err.Error(), `"bad"`) {
 		t.Error(err)
 	}

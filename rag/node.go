@@ -55,6 +55,9 @@ func (n *RetrieverNode[S]) Run(ctx context.Context, state S) (S, error) {
 		}
 		return state, &NodeError{Node: name, Err: err}
 	}
+	if n.Embedder == nil || n.Store == nil {
+		return fail(fmt.Errorf("%w: it needs an embedder and a store", ErrConfig))
+	}
 	vec, err := embed.Queries(n.Embedder).Embed(ctx, state.Query())
 	if err != nil {
 		return fail(fmt.Errorf("%w: embed the query: %w", ErrQuery, err))

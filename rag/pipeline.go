@@ -127,6 +127,8 @@ func NewPipeline(s Store, e embed.Embedder, opts *PipelineOptions) (*Pipeline, e
 		return nil, fmt.Errorf("%w: top_k %d of %d candidates", ErrConfig, o.TopK, o.Candidates)
 	case o.Expand != nil && (o.Expand.Field == "" || o.Expand.Max < 0):
 		return nil, fmt.Errorf("%w: expansion by field %q, at most %d", ErrConfig, o.Expand.Field, o.Expand.Max)
+	case o.Strategy.invalid != "":
+		return nil, fmt.Errorf("%w: strategy %v: %s", ErrConfig, o.Strategy, o.Strategy.invalid)
 	case e == nil && o.Strategy.name != "text":
 		return nil, fmt.Errorf("%w: strategy %v needs an embedder", ErrConfig, o.Strategy)
 	}

@@ -15,9 +15,10 @@ import (
 
 // A Strategy is a way to search for chunks.
 type Strategy struct {
-	name   string
-	vector bool // needs the embedding of the question
-	search func(ctx context.Context, r *retrieval) (*db.Result, error)
+	name    string
+	vector  bool   // needs the embedding of the question
+	invalid string // why no pipeline can have it
+	search  func(ctx context.Context, r *retrieval) (*db.Result, error)
 }
 
 // String returns the name, as in Response.Strategy.
@@ -63,7 +64,11 @@ func Hybrid(f db.Fusion) Strategy {
 // MMR searches by the embedding of the question for chunks that also differ from each other: see
 // db.MMR. lambda is in [0, 1]; 1 ranks by relevance alone.
 func MMR(lambda float64) Strategy {
-	return Strategy{name: "mmr", vector: true, search: func(ctx context.Context, r *retrieval) (*db.Result, error) {
+	invalid := ""
+	if !(lambda >= 0 && lambda <= 1) {
+		invalid = fmt.Sprintf("lambda %v is outside 0..1", lambda)
+	}
+	return Strategy{name: "mmr", vector: true, invalid: invalid, search: func(ctx context.Context, r *retrieval) (*db.Result, error) {
 		q := r.query
 		q.Near, q.MMR = db.Vector(r.vector), &db.MMR{Lambda: lambda}
 		return r.store.Search(ctx, q)
@@ -73,7 +78,11 @@ func MMR(lambda float64) Strategy {
 // MultiQuery searches for the question and for each of its rewrites, and fuses the hits by rank.
 // The caller supplies rewrite: a model, or a list of synonyms.
 func MultiQuery(rewrite func(ctx context.Context, question string) ([]string, error)) Strategy {
-	return Strategy{name: "multi-query", vector: true,
+	invalid := ""
+	if rewrite == nil {
+		invalid = "nothing rewrites the question"
+	}
+	return Strategy{name: "multi-query", vector: true, invalid: invalid,
 		search: func(ctx context.Context, r *retrieval) (*db.Result, error) {
 			texts, err := rewrite(ctx, r.question)
 			if err != nil {
@@ -102,7 +111,11 @@ func MultiQuery(rewrite func(ctx context.Context, question string) ([]string, er
 // HyDE searches by the embedding of a hypothetical answer (Gao et al. 2023), which is often nearer
 // to the true answer than the question is. generate is the caller's model.
 func HyDE(generate func(ctx context.Context, question string) (string, error)) Strategy {
-	return Strategy{name: "hyde", search: func(ctx context.Context, r *retrieval) (*db.Result, error) {
+	invalid := ""
+	if generate == nil {
+		invalid = "nothing makes up an answer"
+	}
+	return Strategy{name: "hyde", invalid: invalid, search: func(ctx context.Context, r *retrieval) (*db.Result, error) {
 		answer, err := generate(ctx, r.question)
 		if err != nil {
 			return nil, fmt.Errorf("make up an answer: %w", err)

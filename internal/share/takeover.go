@@ -122,8 +122,8 @@ func (m *Member) look(ctx context.Context) error {
 
 // rejoin waits until this process follows the leader that has fenced the directory which it has
 // open. Others have written since, however long ago that was. If nobody can be followed for
-// openTime, calls go on with what this process has, and for as long none waits again. Its error is
-// that of a call that ended before.
+// openTime, calls go on with what this process has, and for as long none waits again. It fails if
+// the call ends first.
 func (m *Member) rejoin(call context.Context) error {
 	if time.Now().UnixNano() < m.alone.Load() {
 		return nil

@@ -268,8 +268,7 @@ func (e *Engine) change(ctx context.Context, c, asked Config, set map[string]any
 				return c, false, err
 			}
 			if name == "embedding.normalize" && asked.Embedding.Normalize != c.Embedding.Normalize {
-				return c, false, fmt.Errorf("%w: %s: the base has vectors with %v; vecbolt rag reembed %s makes others",
-					ErrConfig, name, c.Embedding.Normalize, c.Name)
+				return c, false, otherLengths(c.Name, c.Embedding.Normalize)
 			}
 		default:
 			own[name] = value
@@ -580,6 +579,12 @@ func (e *Engine) respeak(ctx context.Context, c Config) (err error) {
 		return fmt.Errorf("knowledge: configure %q: %w", c.Name, err)
 	}
 	return nil
+}
+
+// otherLengths is the error of a configuration that would add vectors of other lengths to a base.
+func otherLengths(base string, normalized bool) error {
+	return fmt.Errorf("%w: embedding.normalize: the base has vectors with %v; vecbolt rag reembed %s makes others",
+		ErrConfig, normalized, base)
 }
 
 // A mismatchError says that a base was learnt with another embedder than the configuration now

@@ -431,6 +431,11 @@ func TestConfigByHand(t *testing.T) {
 	if c, err := f.Config("b"); err != nil || c.ChunkOverlap >= 0 || c.ChunkSize != 512 {
 		t.Errorf("%+v, %v", c, err)
 	}
+	write("provider: mock\nmodel: trigram-v1\nembedding:\n  normalize: true\n")
+	_, err := f.Learn(t.Context(), "b", LearnOptions{Paths: []string{f.docs}})
+	if !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), "embedding.normalize: the base has vectors with false; vecbolt rag reembed b") {
+		t.Error(err)
+	}
 	write("provider: mock\nmodel: trigram-v1\nembedding:\n  dimensions: 100\n")
 	if _, err := f.Learn(t.Context(), "b", LearnOptions{Paths: []string{f.docs}}); !errors.Is(err, embed.ErrMismatch) {
 		t.Error(err)

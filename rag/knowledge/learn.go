@@ -328,6 +328,9 @@ func (l *learner) open() (err error) {
 		}
 		made = true
 	}
+	if from := have.Schema.Lineage; !made && from.Provider != "" && from.Normalized != want.Normalize {
+		return otherLengths(l.config.Name, from.Normalized)
+	}
 	schema := db.Schema{Dim: want.Dimensions, Metric: db.Cosine, Text: &db.TextIndex{Language: l.config.Language},
 		Lineage: db.Lineage{Provider: want.Provider, Model: want.Model, Normalized: want.Normalize}}
 	if !made { // the text index belongs to the collection: users can change it by command
