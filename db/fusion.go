@@ -15,8 +15,8 @@ const (
 	// scale starts at the least possible score, not at the least found (Bruch, Gai and
 	// Ingber, TOIS 2023), so a vector model whose scores hardly differ has little
 	// influence. The scaled score is s / best for the text; (s + 1) / (best + 1) for
-	// Cosine; (s + |best|) / (best + |best|) for Dot; and (1 + least) / (1 + d), with
-	// squared distances, for L2.
+	// Cosine; (s + best) / (2 · best), at least 0, for Dot, or best / s if best is negative;
+	// and (1 + least) / (1 + d), with squared distances, for L2.
 	Convex FusionMethod = iota
 	// RRF is reciprocal rank fusion (Cormack, Clarke and Büttcher, SIGIR 2009): the sum
 	// of weight / (C + rank) over the lists that have the document, with ranks from 1.

@@ -80,8 +80,8 @@ func (r Rules) WithDefaults(need int) Rules {
 // A Scale maps the scores of a list to [0, 1] for Convex, in the same order. The zero Scale maps
 // all scores to 0.
 type Scale struct {
-	worst, best float64
-	distance    bool
+	worst, best     float64
+	distance, ratio bool
 }
 
 // Linear returns the Scale that maps worst, the least possible score, to 0 and best to 1. If best
@@ -92,9 +92,14 @@ func Linear(worst, best float64) Scale { return Scale{worst: worst, best: best} 
 // (1 - best) / (1 - score).
 func Distance(best float64) Scale { return Scale{best: best, distance: true} }
 
+// Ratio returns the Scale of scores that are all negative and have no least one: best / score.
+func Ratio(best float64) Scale { return Scale{best: best, ratio: true} }
+
 // Of returns the scaled score.
 func (s Scale) Of(score float64) float64 {
 	switch {
+	case s.ratio:
+		return s.best / score
 	case s.distance:
 		return (1 - s.best) / (1 - score)
 	case s.best <= s.worst:

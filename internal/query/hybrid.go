@@ -2,7 +2,6 @@ package query
 
 import (
 	"cmp"
-	"math"
 	"slices"
 
 	"github.com/vecbolt/vecbolt/internal/engine"
@@ -185,7 +184,13 @@ func vectorScale(metric fileformat.Metric, best float64) fusion.Scale {
 	case fileformat.L2:
 		return fusion.Distance(best)
 	case fileformat.Dot:
-		return fusion.Linear(-math.Abs(best), best)
+		switch {
+		case best < 0:
+			return fusion.Ratio(best)
+		case best == 0: // then no scale is independent of the lengths of the vectors
+			return fusion.Distance(best)
+		}
+		return fusion.Linear(-best, best)
 	}
 	return fusion.Linear(-1, best)
 }

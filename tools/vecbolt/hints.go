@@ -59,6 +59,17 @@ func hints(line *kong.Context, err error) (all []string) {
 	return all
 }
 
+// inWorkspace adds the workspace of this command to the commands that a message names: without it
+// they would change bases of another one.
+func inWorkspace(line *kong.Context, message string) string {
+	for _, f := range line.Flags() {
+		if f.Name == "workspace" && f.Target.String() != f.Default {
+			return strings.ReplaceAll(message, "vecbolt rag ", "vecbolt rag --workspace "+quote(f.Target.String())+" ")
+		}
+	}
+	return message
+}
+
 // argument returns the argument of the verb with a name, or nothing if the verb has none.
 func argument(line *kong.Context, name string) string {
 	node := line.Selected()

@@ -72,6 +72,10 @@ func (c *recallCmd) Run(ctx context.Context, t *tool) error {
 		if t.json {
 			return nil
 		}
+		if len(measured) > 0 && measured[0].Queries == 0 {
+			t.notef("nothing to measure: no document that matches has a vector")
+			return nil
+		}
 		return t.table(table.Row{"setting", "promised", fmt.Sprintf("recall@%d", c.K), "95 %",
 			"queries", "exact"}, rows)
 	})

@@ -120,12 +120,12 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	switch {
 	case errors.Is(err, errReported):
 	case errors.Is(err, embed.ErrMismatch): // a text of several lines, for people
-		fmt.Fprintln(stderr, errtext.Plain(err.Error()))
+		fmt.Fprintln(stderr, inWorkspace(line, errtext.Plain(err.Error())))
 	default:
-		fmt.Fprintln(stderr, "vecbolt:", errtext.Plain(err.Error()))
+		fmt.Fprintln(stderr, "vecbolt:", inWorkspace(line, errtext.Plain(err.Error())))
 	}
 	for _, hint := range hints(line, err) {
-		fmt.Fprintln(stderr, "vecbolt:", hint)
+		fmt.Fprintln(stderr, "vecbolt:", inWorkspace(line, hint))
 	}
 	return statusError
 }
