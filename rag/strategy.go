@@ -68,11 +68,12 @@ func MMR(lambda float64) Strategy {
 	if !(lambda >= 0 && lambda <= 1) {
 		invalid = fmt.Sprintf("lambda %v is outside 0..1", lambda)
 	}
-	return Strategy{name: "mmr", vector: true, invalid: invalid, search: func(ctx context.Context, r *retrieval) (*db.Result, error) {
-		q := r.query
-		q.Near, q.MMR = db.Vector(r.vector), &db.MMR{Lambda: lambda}
-		return r.store.Search(ctx, q)
-	}}
+	return Strategy{name: "mmr", vector: true, invalid: invalid,
+		search: func(ctx context.Context, r *retrieval) (*db.Result, error) {
+			q := r.query
+			q.Near, q.MMR = db.Vector(r.vector), &db.MMR{Lambda: lambda}
+			return r.store.Search(ctx, q)
+		}}
 }
 
 // MultiQuery searches for the question and for each of its rewrites, and fuses the hits by rank.
@@ -115,20 +116,21 @@ func HyDE(generate func(ctx context.Context, question string) (string, error)) S
 	if generate == nil {
 		invalid = "nothing makes up an answer"
 	}
-	return Strategy{name: "hyde", invalid: invalid, search: func(ctx context.Context, r *retrieval) (*db.Result, error) {
-		answer, err := generate(ctx, r.question)
-		if err != nil {
-			return nil, fmt.Errorf("make up an answer: %w", err)
-		}
-		r.trace.note("searched for the made-up answer: %s", answer)
-		vec, err := r.embedder.Embed(ctx, answer)
-		if err != nil {
-			return nil, fmt.Errorf("embed the made-up answer: %w", err)
-		}
-		q := r.query
-		q.Near = db.Vector(vec)
-		return r.store.Search(ctx, q)
-	}}
+	return Strategy{name: "hyde", invalid: invalid,
+		search: func(ctx context.Context, r *retrieval) (*db.Result, error) {
+			answer, err := generate(ctx, r.question)
+			if err != nil {
+				return nil, fmt.Errorf("make up an answer: %w", err)
+			}
+			r.trace.note("searched for the made-up answer: %s", answer)
+			vec, err := r.embedder.Embed(ctx, answer)
+			if err != nil {
+				return nil, fmt.Errorf("embed the made-up answer: %w", err)
+			}
+			q := r.query
+			q.Near = db.Vector(vec)
+			return r.store.Search(ctx, q)
+		}}
 }
 
 // An Expansion adds related chunks to a chunk: the rest of its section, or the parent of a small

@@ -422,7 +422,7 @@ func (c *Config) splitter(doc *load.Document, embedder embed.Embedder, count fun
 	}
 	sp, err := split.New(s, split.Options{MaxTokens: c.ChunkSize, Overlap: cmp.Or(c.ChunkOverlap, -1), Count: count})
 	if err != nil {
-		return nil, fmt.Errorf("%w: chunk_size %d, chunk_overlap %d, splitter %s: %w", ErrConfig, c.ChunkSize, c.ChunkOverlap, cmp.Or(c.Splitter, byFormat), err)
+		return nil, fmt.Errorf("%w: chunk_size %d, chunk_overlap %d, splitter %s: %w", ErrConfig, c.ChunkSize, max(c.ChunkOverlap, 0), cmp.Or(c.Splitter, byFormat), err)
 	}
 	return sp, nil
 }

@@ -190,7 +190,7 @@ func allKeys(d Config) []Key {
 		{"embedding.price", some(0, "price of a million tokens, for the statistics"), atOnce, false},
 		{providerConfig, &embed.Schema{Type: "object", Description: "settings of the provider, such as api_base or host"}, atOnce, false},
 
-		{"chunk_size", integer(0, d.ChunkSize, "maximum number of tokens in a chunk"), nextLearn, false},
+		{"chunk_size", integer(0, d.ChunkSize, "maximum number of tokens in a chunk, 8 or more; 0: the default"), nextLearn, false},
 		{"chunk_overlap", &embed.Schema{Type: "integer", Default: d.ChunkOverlap, Description: "tokens that neighbouring chunks share, at most an eighth of chunk_size by default; 0 or less: none"}, nextLearn, false},
 		{"splitter", text(byFormat, "where texts are divided; format: by headings, definitions or paragraphs, as the file has them", byFormat, "fixed", "sentences", "paragraphs", "recursive", "semantic", "code", "markdown"), nextLearn, false},
 		{"max_sentences", integer(0, 0, "splitter sentences: most sentences in a chunk; 0: no limit"), nextLearn, false},

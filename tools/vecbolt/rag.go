@@ -330,8 +330,11 @@ func (c *ragQueryCmd) Run(ctx context.Context, t *tool, r *ragCmd) error {
 	if t.json {
 		return t.line(newRAGAnswer(response))
 	}
-	if len(response.Chunks) == 0 {
+	switch {
+	case len(response.Chunks) == 0:
 		t.notef("nothing found")
+	case response.Context == "":
+		t.notef("max_context_tokens is too small for any of the %d chunks found", len(response.Chunks))
 	}
 	_, err = fmt.Fprint(t.out, response.Context)
 	return err
