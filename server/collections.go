@@ -124,6 +124,9 @@ func (s *Server) createCollection(w http.ResponseWriter, r *http.Request) error 
 		}
 		maps.Copy(meta, given)
 	}
+	if err := s.free(name); err != nil {
+		return err
+	}
 	if _, err := vectorize.Keep(db.CollectionInfo{}, meta); err != nil {
 		return &rest.Error{Status: http.StatusBadRequest, Message: err.Error()}
 	}
@@ -206,6 +209,9 @@ func (s *Server) renameCollection(w http.ResponseWriter, r *http.Request, c *db.
 		err = rest.Errorf(http.StatusBadRequest, noName)
 	}
 	if err != nil {
+		return err
+	}
+	if err := s.free(name); err != nil {
 		return err
 	}
 	info, err := c.Info()

@@ -118,6 +118,9 @@ type Extension struct {
 	// Stream lifts the time limit of an answer. The handler must set deadlines as it proceeds, with
 	// http.ResponseController.
 	Stream bool
+	// Owns names the collections in which the handler keeps what it needs. The other paths neither
+	// make nor change them.
+	Owns []string
 	// Metrics, if set, appends metrics to /metrics, in the text format of Prometheus.
 	Metrics func(io.Writer)
 }
@@ -145,6 +148,7 @@ type Server struct {
 	reads, writes, mixed, checks *slots
 	memory                       atomic.Int64         // reserved by requests
 	extensions                   map[string]Extension // by pattern
+	owners                       map[string]string    // patterns of extensions, by collection
 }
 
 // access is the permission that a route requires.
@@ -197,7 +201,7 @@ func (o *Options) crossOrigin() (*http.CrossOriginProtection, error) {
 // origin is malformed, a limit is negative, or a pattern is taken.
 func New(vdb *db.DB, opts *Options) (*Server, error) {
 	s := &Server{db: vdb, mux: http.NewServeMux(), access: map[string]access{},
-		streams: map[string]bool{}, extensions: map[string]Extension{}}
+		streams: map[string]bool{}, extensions: map[string]Extension{}, owners: map[string]string{}}
 	if opts != nil {
 		s.opts = *opts
 	}
@@ -292,6 +296,9 @@ func (s *Server) mount(e Extension) (err error) {
 	}
 	e.Writes = writing
 	s.access[e.Pattern], s.streams[e.Pattern], s.extensions[e.Pattern] = decides, e.Stream, e
+	for _, name := range e.Owns {
+		s.owners[name] = e.Pattern
+	}
 	if e.Public {
 		s.access[e.Pattern] = public
 	}
@@ -530,9 +537,22 @@ func (s *Server) of(handle func(http.ResponseWriter, *http.Request,
 	}
 }
 
+// free returns an error for a collection that belongs to an extension.
+func (s *Server) free(name string) error {
+	if owner, ok := s.owners[name]; ok {
+		return rest.Errorf(http.StatusForbidden, "Collection '%s' belongs to the API at %s", name, owner)
+	}
+	return nil
+}
+
 // collection returns the collection named in the path.
 func (s *Server) collection(r *http.Request) (*db.Collection, error) {
 	name := r.PathValue("name")
+	if s.access[r.Pattern] == writes {
+		if err := s.free(name); err != nil {
+			return nil, err
+		}
+	}
 	c, err := s.db.Collection(name)
 	if errors.Is(err, db.ErrNotFound) {
 		infos, err := s.db.Collections()

@@ -145,6 +145,40 @@ func TestExtensions(t *testing.T) {
 	}
 }
 
+// TestOwnedCollections: clients read what an extension keeps, and change nothing of it.
+func TestOwnedCollections(t *testing.T) {
+	s := start(t, &server.Options{Extensions: []server.Extension{
+		{Pattern: "/api/v2/", Handler: http.NotFoundHandler(), Owns: []string{".kept"}},
+	}})
+	kept, err := s.db.CreateCollection(t.Context(), ".kept", db.Schema{}, nil)
+	if err == nil {
+		_, err = kept.Upsert(t.Context(), db.Document{ID: "a", Text: "mine"})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.must(201, "POST", "/collections", `{"name":"free"}`)
+	for _, r := range [][3]string{
+		{"POST", "/collections", `{"name":".kept"}`}, {"PATCH", "/collections/free", `{"name":".kept"}`},
+		{"PATCH", "/collections/.kept", `{"name":"taken"}`}, {"DELETE", "/collections/.kept", ""},
+		{"PUT", "/collections/.kept/text_index", `{"text_index":true}`}, {"PUT", "/collections/.kept/index", `{"index":"small"}`},
+		{"PUT", "/collections/.kept/metadata", `{"metadata":{}}`},
+		{"POST", "/collections/.kept/documents", `{"ids":["a"],"documents":["b"]}`},
+		{"DELETE", "/collections/.kept/documents?where={}", ""}, {"POST", "/collections/.kept/documents/delete", `{"ids":["a"]}`},
+		{"PATCH", "/collections/.kept/documents/a", `{"document":"b"}`}, {"DELETE", "/collections/.kept/documents/a", ""},
+		{"POST", "/collections/.kept/import", `{"id":"b"}`},
+	} {
+		s.refuses(403, "Collection '.kept' belongs to the API at /api/v2/", r[0], r[1], r[2])
+	}
+	s.must(200, "GET", "/collections/.kept", "")
+	if d, err := kept.Get(t.Context(), "a", db.WithText); err != nil || d.Text != "mine" {
+		t.Error(d, err)
+	}
+	if n, err := kept.Count(t.Context(), nil); err != nil || n != 1 {
+		t.Error(n, err)
+	}
+}
+
 func TestCollections(t *testing.T) {
 	s := start(t, nil)
 	s.must(200, "GET", "/healthz", "")

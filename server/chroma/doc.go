@@ -4,7 +4,7 @@
 //
 //	api := chroma.New(vdb, nil)
 //	srv, err := server.New(vdb, &server.Options{Extensions: []server.Extension{
-//		{Pattern: chroma.Pattern, Handler: api, Writes: chroma.Writes}}})
+//		{Pattern: chroma.Pattern, Handler: api, Writes: chroma.Writes, Owns: []string{chroma.Registry}}}})
 //
 // A Chroma collection is a collection of the database. In the default database of the default
 // tenant it has the same name, elsewhere the name tenant/database/name. Records are documents.

@@ -21,7 +21,7 @@ func Example() {
 	defer vdb.Close()
 
 	srv, err := server.New(vdb, &server.Options{Extensions: []server.Extension{
-		{Pattern: chroma.Pattern, Handler: chroma.New(vdb, nil), Writes: chroma.Writes},
+		{Pattern: chroma.Pattern, Handler: chroma.New(vdb, nil), Writes: chroma.Writes, Owns: []string{chroma.Registry}},
 	}})
 	check(err)
 	web := httptest.NewServer(srv)

@@ -18,10 +18,11 @@ import (
 const (
 	defaultTenant   = "default_tenant"
 	defaultDatabase = "default_database"
-	// registry is the collection that holds all other tenants, as documents tenant/NAME, and their
-	// databases, as database/TENANT/NAME. Chroma does not allow this name for a collection.
-	registry = ".chroma"
 )
+
+// Registry is the collection that holds all other tenants, as documents tenant/NAME, and their
+// databases, as database/TENANT/NAME. Chroma does not allow this name for a collection.
+const Registry = ".chroma"
 
 var (
 	namespace = uuid.NewSHA1(uuid.NameSpaceURL, []byte("https://github.com/vecbolt/vecbolt/server/chroma"))
@@ -46,7 +47,7 @@ func (s space) prefix() string {
 // name returns the name of a stored collection within the space.
 func (s space) name(stored string) (string, bool) {
 	name, ok := strings.CutPrefix(stored, s.prefix())
-	return name, ok && !strings.Contains(name, "/") && stored != registry
+	return name, ok && !strings.Contains(name, "/") && stored != Registry
 }
 
 func (s space) id() uuid.UUID {
@@ -55,7 +56,7 @@ func (s space) id() uuid.UUID {
 
 // registered reports whether the registry contains a document.
 func (a *API) registered(ctx context.Context, id string) (bool, error) {
-	c, err := a.db.Collection(registry)
+	c, err := a.db.Collection(Registry)
 	if err == nil {
 		_, err = c.Get(ctx, id, db.IDsOnly)
 	}
@@ -67,7 +68,7 @@ func (a *API) registered(ctx context.Context, id string) (bool, error) {
 
 // register adds a document to the registry.
 func (a *API) register(ctx context.Context, id, what, name string) error {
-	c, err := a.db.OpenCollection(ctx, registry, db.Schema{})
+	c, err := a.db.OpenCollection(ctx, Registry, db.Schema{})
 	if err == nil {
 		_, err = c.Insert(ctx, db.Document{ID: id})
 	}
@@ -178,7 +179,7 @@ func (a *API) listDatabases(ctx context.Context, r *request) (any, error) {
 	if tenant == defaultTenant {
 		all = append(all, space{tenant, defaultDatabase}.answer())
 	}
-	c, err := a.db.Collection(registry)
+	c, err := a.db.Collection(Registry)
 	if err == nil {
 		for d, err := range c.All(ctx, nil, db.IDsOnly) {
 			if err != nil {
@@ -235,7 +236,7 @@ func (a *API) deleteDatabase(ctx context.Context, r *request) (any, error) {
 			return nil, err
 		}
 	}
-	c, err := a.db.Collection(registry)
+	c, err := a.db.Collection(Registry)
 	if err != nil {
 		return nil, err
 	}

@@ -120,8 +120,8 @@ func (c *serveCmd) serve(ctx context.Context, t *tool, vdb *db.DB, engine *knowl
 	opts *server.Options, secure *tls.Config) error {
 	opts.Hosts = c.hosts(l)
 	opts.Extensions = []server.Extension{
-		{Pattern: chroma.Pattern, Handler: chroma.New(vdb,
-			&chroma.Options{Body: c.MaxBody, Time: c.Timeout, Models: opts.Models}), Writes: chroma.Writes},
+		{Pattern: chroma.Pattern, Writes: chroma.Writes, Owns: []string{chroma.Registry},
+			Handler: chroma.New(vdb, &chroma.Options{Body: c.MaxBody, Time: c.Timeout, Models: opts.Models})},
 		inspector.Extension(),
 	}
 	if engine != nil {
