@@ -65,7 +65,7 @@ func Gemini(model string, dim int, opts *GeminiOptions) (Embedder, error) {
 	}
 	e.url = base.JoinPath("models", url.PathEscape(e.model)+":batchEmbedContents").String()
 	e.dim.Store(int64(dim))
-	if base.Host == geminiHost {
+	if base.Host == geminiHost && o.Client == nil { // which may add a key
 		e.needsKey = "Gemini"
 	}
 	e.secret, e.keyName = o.Secret, cmp.Or(o.keyName, "Secret")
@@ -152,7 +152,7 @@ func geminiBuiltin() Provider {
 			s := struct {
 				*GeminiOptions
 				common
-			}{GeminiOptions: &GeminiOptions{Client: opts.client()}}
+			}{GeminiOptions: &GeminiOptions{Client: opts.given()}}
 			if err := decode(c, &s); err != nil {
 				return nil, err
 			}

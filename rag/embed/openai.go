@@ -65,8 +65,8 @@ type OpenAIOptions struct {
 	// Timeout limits a request; 0 means 60 s.
 	Timeout time.Duration `json:"-"`
 
-	// Secret returns the key. Without a key, other servers than OpenAI's and Azure's are asked. nil
-	// means the environment variable OPENAI_API_KEY, or AZURE_OPENAI_API_KEY for Azure.
+	// Secret returns the key. OpenAI and Azure are asked without one only by a Client, which may add
+	// it. nil means the environment variable OPENAI_API_KEY, or AZURE_OPENAI_API_KEY for Azure.
 	Secret Secret `json:"-"`
 
 	keyName string // where Secret comes from, for an error
@@ -103,6 +103,9 @@ func OpenAI(model string, dim int, opts *OpenAIOptions) (Embedder, error) {
 		if base.Host == openAIHost {
 			e.needsKey = "OpenAI"
 		}
+	}
+	if o.Client != nil { // it may add one
+		e.needsKey = ""
 	}
 	e.url = base.String()
 	e.secret, e.keyName = o.Secret, cmp.Or(o.keyName, "Secret")
@@ -215,7 +218,7 @@ func openAIBuiltin() Provider {
 			s := struct {
 				*OpenAIOptions
 				common
-			}{OpenAIOptions: &OpenAIOptions{Client: opts.client()}}
+			}{OpenAIOptions: &OpenAIOptions{Client: opts.given()}}
 			if err := decode(c, &s); err != nil {
 				return nil, err
 			}

@@ -68,9 +68,17 @@ type Options struct {
 	Secret func(ctx context.Context, name string) (string, error)
 }
 
+// given returns the client of the program, if it has set one.
+func (o *Options) given() *http.Client {
+	if o == nil {
+		return nil
+	}
+	return o.Client
+}
+
 func (o *Options) client() *http.Client {
-	if o != nil && o.Client != nil {
-		return o.Client
+	if c := o.given(); c != nil {
+		return c
 	}
 	return &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }

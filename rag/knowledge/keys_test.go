@@ -236,7 +236,7 @@ func TestConfigure(t *testing.T) {
 		{`{"reranker": "cross-encoder"}`, "reranker: cross-encoder: it needs the key rerank_model"},
 		{`{"reranker": "tei"}`, "reranker: tei: it needs the key rerank_url"},
 		{`{"strategy": "hyde"}`, "strategy: hyde: it needs the key chat_model"},
-		{`{"chunk_size": 4}`, "chunk_size 4, chunk_overlap -1"},
+		{`{"chunk_size": 4}`, "chunk_size 4, chunk_overlap 0"},
 		{`{"chunk_size": 30, "chunk_overlap": 30}`, "chunk_size 30, chunk_overlap 30"},
 		{`{"splitter": "sentences", "max_sentences": 1, "chunk_overlap": 0}`, ""},
 	} {
