@@ -65,8 +65,8 @@ type OpenAIOptions struct {
 	// Timeout limits a request; 0 means 60 s.
 	Timeout time.Duration `json:"-"`
 
-	// Secret returns the key. OpenAI and Azure are asked without one only by a Client, which may add
-	// it. nil means the environment variable OPENAI_API_KEY, or AZURE_OPENAI_API_KEY for Azure.
+	// Secret returns the key. OpenAI and Azure are asked without one only by a Client, which may
+	// add it. nil means the environment variable OPENAI_API_KEY, or AZURE_OPENAI_API_KEY for Azure.
 	Secret Secret `json:"-"`
 
 	keyName string // where Secret comes from, for an error
