@@ -428,3 +428,45 @@ func TestCannotLead(t *testing.T) {
 	}
 	check(t, open(t, dir, nil))
 }
+
+// TestWorkingDirectory: a process that opened a database by a relative path, and has changed its
+// working directory since, takes the lead, loses it, and makes a backup.
+func TestWorkingDirectory(t *testing.T) {
+	bounded(t)
+	ctx, parent := t.Context(), t.TempDir()
+	dir := filepath.Join(parent, "db")
+	first := open(t, dir, nil)
+	upsert(t, collection(t, first, "c", Schema{Dim: 1}), Document{ID: "a", Vector: []float32{1}})
+	t.Chdir(parent)
+	second := open(t, "db", nil)
+	t.Chdir(t.TempDir())
+	docs := collectionOf(t, second, "c")
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	upsert(t, docs, Document{ID: "b", Vector: []float32{2}})
+	if !second.engine.Leads() {
+		t.Error("it does not lead")
+	}
+	if all, err := second.Processes(ctx); err != nil || len(all) != 1 {
+		t.Error(all, err)
+	}
+	depose(t, dir)
+	upsert(t, docs, Document{ID: "c", Vector: []float32{3}})
+	copied := filepath.Join(parent, "copy")
+	if err := second.Backup(ctx, copied); err != nil {
+		t.Fatal(err)
+	}
+	if err := second.Backup(ctx, filepath.Join(dir, "inside")); !errors.Is(err, ErrInvalid) {
+		t.Error(err)
+	}
+	if err := second.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, at := range []string{dir, copied} {
+		if n, err := collectionOf(t, open(t, at, nil), "c").Count(ctx, nil); err != nil || n != 3 {
+			t.Errorf("%d documents in %s, %v", n, at, err)
+		}
+	}
+	alone(t, parent, "db", "copy")
+}

@@ -122,7 +122,7 @@ func (db *Engine) unfence() (moved bool, err error) {
 		return db.FS.Moved()
 	case !fence:
 		if moved, err = db.FS.Moved(); err == nil && !moved {
-			err = syncExchange(db.Dir)
+			err = syncExchange(db.FS.Path())
 		}
 		return moved, err
 	}

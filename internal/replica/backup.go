@@ -95,7 +95,7 @@ func outside(db *engine.Engine, dir string) error {
 	if db.Dir == engine.Memory {
 		return nil
 	}
-	own, err := os.Stat(db.Dir)
+	own, err := os.Stat(db.FS.Path())
 	if err != nil {
 		return err
 	}

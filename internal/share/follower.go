@@ -70,7 +70,7 @@ func (m *Member) join(wait time.Duration) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn, err := dial(m.dir)
+	conn, err := dial(m.path)
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +133,7 @@ func (m *Member) joinAdopted(wait time.Duration) (*link, error) {
 // token returns the token of the process that holds the lock. A directory without one, such as a
 // published folder, has no leader.
 func (m *Member) token() (string, error) {
-	f, err := vfs.Open(m.dir, nil)
+	f, err := vfs.Open(m.path, nil)
 	if err != nil {
 		return "", err
 	}

@@ -32,7 +32,8 @@ const (
 
 // A Member is one process at work on a database.
 type Member struct {
-	dir    string
+	dir    string // as Open was told
+	path   string // the absolute one: the working directory of the process may change
 	opts   engine.Options
 	self   Process
 	engine *engine.Engine
@@ -65,6 +66,10 @@ func Open(dir string, opts engine.Options, self Process) (*Member, error) {
 	opts.Shared = opts.Shared && engine.CanShare && dir != engine.Memory && opts.Hook == nil
 	m.opts.Shared = opts.Shared
 	if opts.Shared {
+		var err error
+		if m.path, err = filepath.Abs(dir); err != nil {
+			return nil, err
+		}
 		m.opts.OnLead, m.opts.OnAbandon, m.opts.OnDeposed, m.opts.Upstream = m.onLead, m.abandon, m.deposed, m
 	}
 	start, holder := time.Now(), ""
@@ -136,7 +141,7 @@ func (m *Member) Close() error {
 // onLead makes the socket as soon as the lock is held, so that others can wait for the end of the
 // recovery.
 func (m *Member) onLead(*engine.Engine) (serves bool) {
-	s, err := lead(m.dir, m.process(engine.Leader))
+	s, err := lead(m.path, m.process(engine.Leader))
 	if err != nil {
 		// The database works without: others find it locked.
 		m.opts.Logger.Warn("cannot share the database with other processes", "error", err)

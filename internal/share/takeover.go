@@ -64,7 +64,7 @@ func (m *Member) depose(l *link) bool {
 	if !first && time.Since(l.failed) < brokenPause {
 		return false
 	}
-	switch err := engine.Depose(m.dir, l.token); {
+	switch err := engine.Depose(m.path, l.token); {
 	case err == nil:
 		m.opts.Logger.Info("the leader is stopped, another process takes its place", "process", l.pid)
 	case !errors.Is(err, engine.ErrLocked): // another process does the same
@@ -169,7 +169,7 @@ func (m *Member) clear() {
 	if !m.opts.Shared {
 		return
 	}
-	if err := engine.ClearFenced(m.dir); err != nil {
+	if err := engine.ClearFenced(m.path); err != nil {
 		m.opts.Logger.Warn("cannot remove the files of a process that led before", "error", err)
 	}
 }

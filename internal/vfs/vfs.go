@@ -153,6 +153,10 @@ func (f *FS) in() directory { return *f.root.Load() }
 // Dir returns the directory given to Open; "" if the files lie in memory.
 func (f *FS) Dir() string { return f.dir }
 
+// Path returns the absolute path of that directory when it was opened; "" if the files lie in
+// memory.
+func (f *FS) Path() string { return f.path }
+
 // Named returns a view of f for reading. Opening, measuring or listing a key of names uses the file
 // of its value; other files do not exist in the view. The view shares the root of f; close only f.
 // Operations that change files do not map names. names must no longer be changed.
