@@ -4,13 +4,17 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vecbolt/vecbolt/internal/engine"
+	"github.com/vecbolt/vecbolt/internal/fsck"
+	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
 func TestRepair(t *testing.T) {
@@ -151,5 +155,60 @@ func flip(t *testing.T, name string, off int64) {
 	b[0] ^= 0x10
 	if _, err := f.WriteAt(b, off); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestRepairIsWhole fails every step of a repair: no database is left then, and nothing else.
+// What a process that was killed has left is no database either, and is refused.
+func TestRepairIsWhole(t *testing.T) {
+	src := t.TempDir()
+	vdb := open(t, src, nil)
+	c := collection(t, vdb, "c", Schema{Dim: 2})
+	upsert(t, c, Document{ID: "a", Vector: []float32{1, 2}, Text: "flushed"})
+	if err := vdb.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	upsert(t, c, Document{ID: "b", Text: "logged"})
+	if err := vdb.Close(); err != nil {
+		t.Fatal(err)
+	}
+	broken := errors.New("broken")
+	for n := int64(1); ; n++ {
+		dst := t.TempDir()
+		var steps atomic.Int64
+		opts := (&Options{hook: func(vfs.Op) error {
+			if steps.Add(1) == n {
+				return broken
+			}
+			return nil
+		}}).withDefaults()
+		if _, err := fsck.Repair(t.Context(), src, dst, opts.settings()); err == nil {
+			if steps.Load() >= n {
+				continue // a step whose failure does not matter
+			}
+			if got, err := collectionOf(t, open(t, dst, nil), "c").Count(t.Context(), nil); err != nil || got != 2 {
+				t.Error(got, err)
+			}
+			if _, err := os.Stat(filepath.Join(dst, ".unfinished")); !errors.Is(err, fs.ErrNotExist) {
+				t.Error("it is not moved as a whole:", err)
+			}
+			break
+		}
+		if left, err := os.ReadDir(dst); err != nil || len(left) > 0 {
+			t.Fatalf("after step %d: %v, %v", n, left, err)
+		}
+	}
+	dst := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dst, ".unfinished"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(dst, &Options{MustExist: true}); err == nil {
+		t.Error("half a repair is a database")
+	}
+	if _, err := Repair(t.Context(), src, dst); !errors.Is(err, ErrExists) {
+		t.Error(err)
+	}
+	if _, err := Repair(t.Context(), src, filepath.Join(src, "inside")); !errors.Is(err, ErrInvalid) {
+		t.Error(err)
 	}
 }

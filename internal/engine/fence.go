@@ -178,7 +178,7 @@ func Depose(dir, token string) (err error) {
 	}
 	defer func() {
 		if !exchanged {
-			err = errors.Join(err, empty(to), parent.Remove(filepath.Base(next)))
+			err = errors.Join(err, Empty(to), parent.Remove(filepath.Base(next)))
 		}
 		err = errors.Join(err, lock.Close(), to.Close())
 	}()
@@ -374,7 +374,7 @@ func clearFenced(parent *vfs.FS, path, old string, info fs.FileInfo) (err error)
 	if err != nil {
 		return err
 	}
-	return errors.Join(empty(dir), lock.Close(), parent.Remove(filepath.Base(old)))
+	return errors.Join(Empty(dir), lock.Close(), parent.Remove(filepath.Base(old)))
 }
 
 // moveForeign moves files that are not the database's from a directory to the one at path.
@@ -397,8 +397,8 @@ func moveForeign(dir, parent *vfs.FS, path, old string) error {
 	return nil
 }
 
-// empty removes the files of a database.
-func empty(dir *vfs.FS) error {
+// Empty removes the files of a database.
+func Empty(dir *vfs.FS) error {
 	for _, sub := range []string{SegDir, WALDir, TmpDir} {
 		names, err := dir.ReadDir(sub)
 		if errors.Is(err, fs.ErrNotExist) {

@@ -4,21 +4,25 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/vecbolt/vecbolt/internal/document"
 	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/meta"
+	"github.com/vecbolt/vecbolt/internal/vfs"
 	"github.com/vecbolt/vecbolt/segment"
 )
 
 // Repair copies everything that is provably intact from the damaged database in src to a new
-// database in dst, which must be empty or not exist, and which is opened with opts. src is not
-// changed. Where pages of meta.bolt are damaged, Repair looks for records in all of its pages. Of a
-// published folder, it saves the newest version whose meta.bolt opens or, if no meta.bolt does, the
-// newest that has one. An error means that the repair could not be done; the report lists the data
-// saved before it.
+// database in dst, which must be empty or not exist, and which is opened with opts. It becomes a
+// database with the last step. src is not changed. Where pages of meta.bolt are damaged, Repair
+// looks for records in all of its pages. Of a published folder, it saves the newest version whose
+// meta.bolt opens or, if no meta.bolt does, the newest that has one. An error means that the repair
+// could not be done; nothing is in dst then.
 func Repair(ctx context.Context, src, dst string, opts engine.Options) (*RepairReport, error) {
 	r := &repairer{ctx: ctx, report: &RepairReport{Lost: []Lost{}, Problems: []Problem{}}}
 	return r.report, r.run(src, dst, opts)
@@ -43,6 +47,9 @@ func (r *repairer) run(src, dst string, opts engine.Options) (err error) {
 		return err
 	}
 	defer r.close()
+	if inside, err := vfs.Inside(dst, src); err != nil || inside {
+		return errors.Join(err, document.Invalidf("the new directory lies inside the damaged database %q", src))
+	}
 	r.report.Problems = append(r.report.Problems, r.passedOver()...)
 	if r.version != nil {
 		r.report.Version = r.version.Number
@@ -62,6 +69,14 @@ func (r *repairer) run(src, dst string, opts engine.Options) (err error) {
 	if r.dst, err = create(dst, opts); err != nil {
 		return errors.Join(err, r.closeStore())
 	}
+	defer func() {
+		if err == nil {
+			err = finish(dst, opts.Hook)
+		}
+		if err != nil {
+			err = errors.Join(err, discard(dst))
+		}
+	}()
 	if wreck != nil {
 		err = r.rebuild(wreck)
 	} else if stale := meta.Contradicted(r.fs, engine.MetaName); stale != nil {
@@ -115,6 +130,9 @@ func (r *repairer) closeStore() error {
 	return err
 }
 
+// unfinished is the directory in the new one where the database is made.
+const unfinished = ".unfinished"
+
 // create makes the new database.
 func create(dir string, opts engine.Options) (*engine.Engine, error) {
 	look := opts
@@ -126,7 +144,63 @@ func create(dir string, opts engine.Options) (*engine.Engine, error) {
 	if !errors.Is(engine.Translate(err), engine.ErrNotFound) {
 		return nil, fmt.Errorf("%w: %q is not empty", engine.ErrExists, dir)
 	}
-	return engine.Open(dir, opts)
+	if _, err := os.Stat(filepath.Join(dir, unfinished)); err == nil {
+		return nil, fmt.Errorf("%w: %q has what an interrupted repair has left; remove it", engine.ErrExists, dir)
+	}
+	made, err := engine.Open(filepath.Join(dir, unfinished), opts)
+	if err != nil {
+		err = errors.Join(err, discard(dir))
+	}
+	return made, err
+}
+
+// discard removes what create and finish have made in a directory that was empty.
+func discard(dir string) error {
+	sub := filepath.Join(dir, unfinished)
+	for _, made := range []string{dir, sub} {
+		f, err := vfs.Open(made, nil)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err == nil {
+			err = errors.Join(engine.Empty(f), f.Close())
+		}
+		if err != nil {
+			return err
+		}
+	}
+	f, err := vfs.Open(dir, nil)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Remove(unfinished), f.Close())
+}
+
+// finish moves the new database to its place, meta.bolt last.
+func finish(dir string, hook vfs.Hook) (err error) {
+	f, err := vfs.Open(dir, hook)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	names, err := f.ReadDir(unfinished)
+	if err != nil {
+		return err
+	}
+	names = slices.DeleteFunc(names, func(name string) bool { return name == engine.MetaName })
+	move := func(name string) error { return f.Rename(unfinished+"/"+name, name) }
+	for _, name := range names {
+		if err := move(name); err != nil {
+			return err
+		}
+	}
+	if err := f.SyncDir("."); err != nil {
+		return err
+	}
+	if err := move(engine.MetaName); err != nil {
+		return err
+	}
+	return errors.Join(f.Remove(unfinished), f.SyncDir("."))
 }
 
 // count fills in what the new database holds.

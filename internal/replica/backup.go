@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/vecbolt/vecbolt/internal/document"
@@ -95,24 +94,11 @@ func outside(db *engine.Engine, dir string) error {
 	if db.Dir == engine.Memory {
 		return nil
 	}
-	own, err := os.Stat(db.FS.Path())
-	if err != nil {
-		return err
+	inside, err := vfs.Inside(dir, db.FS.Path())
+	if err == nil && inside {
+		err = document.Invalidf("the directory lies inside the database directory %q", db.Dir)
 	}
-	at, err := filepath.Abs(dir)
-	if err != nil {
-		return err
-	}
-	for {
-		if info, err := os.Stat(at); err == nil && os.SameFile(info, own) {
-			return document.Invalidf("the directory lies inside the database directory %q", db.Dir)
-		}
-		up := filepath.Dir(at)
-		if up == at {
-			return nil
-		}
-		at = up
-	}
+	return err
 }
 
 // copyStore copies meta.bolt and pins the version that lists its segments. from is the file system

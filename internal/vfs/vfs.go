@@ -141,6 +141,29 @@ func Open(dir string, hook Hook) (*FS, error) {
 	return f, nil
 }
 
+// Inside reports whether a path, which need not exist, is a directory or lies in it, by whatever
+// names.
+func Inside(path, dir string) (bool, error) {
+	own, err := os.Stat(dir)
+	if err != nil {
+		return false, err
+	}
+	at, err := filepath.Abs(path)
+	if err != nil {
+		return false, err
+	}
+	for {
+		if info, err := os.Stat(at); err == nil && os.SameFile(info, own) {
+			return true, nil
+		}
+		up := filepath.Dir(at)
+		if up == at {
+			return false, nil
+		}
+		at = up
+	}
+}
+
 func newFS(root directory, hook Hook) *FS {
 	f := &FS{hook: hook}
 	f.root.Store(&root)
