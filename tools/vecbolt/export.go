@@ -4,16 +4,19 @@ import (
 	"bufio"
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/dustin/go-humanize"
 
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/exchange"
+	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
 type exportCmd struct {
@@ -37,14 +40,17 @@ func (c *exportCmd) Validate() error {
 	}
 	c.Out = cmp.Or(c.File, c.Out, "-")
 	if c.Format == "auto" {
-		switch filepath.Ext(c.Out) {
-		case ".fvecs":
-			c.Format = "fvecs"
-		case ".npy":
-			c.Format = "npy"
+		switch ext := strings.ToLower(filepath.Ext(c.Out)); ext {
+		case ".fvecs", ".npy":
+			c.Format = ext[1:]
+		case ".csv", ".parquet", ".bvecs", ".gz": // import would read another format
+			return fmt.Errorf("%s: export writes no %s file: name a .jsonl, .fvecs or .npy file, or say --format", c.Out, ext)
 		default:
 			c.Format = "jsonl"
 		}
+	}
+	if c.Documents != "" && c.Documents != "-" && filepath.Clean(c.Documents) == filepath.Clean(c.Out) {
+		return fmt.Errorf("--documents %s: the vectors go there", c.Documents)
 	}
 	if c.Documents != "" && c.Format == "jsonl" {
 		return errors.New("--documents goes with fvecs and npy; JSON lines hold all of a document")
@@ -56,22 +62,32 @@ func (c *exportCmd) Run(ctx context.Context, t *tool) error {
 	if c.Out == "-" && c.Format != "jsonl" && t.json {
 		return fmt.Errorf("%s is not JSON: with --json, name a file", c.Format)
 	}
+	for _, name := range []string{c.Out, c.Documents} {
+		if inside, err := vfs.Inside(name, c.DB); name != "" && name != "-" && err == nil && inside {
+			return fmt.Errorf("%s lies inside the database directory %s", name, c.DB)
+		}
+	}
 	return c.read(func(coll *db.Collection) (err error) {
 		e := exporter{ctx: ctx, coll: coll, cmd: c}
 		out, err := t.create(c.Out)
 		if err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, out.Close()) }()
+		defer out.drop()
+		keep := out.keep
 		if c.Documents != "" {
 			beside, err := t.create(c.Documents)
 			if err != nil {
 				return err
 			}
+			defer beside.drop()
 			e.beside = exchange.NewJSONLWriter(beside, db.WithText|db.WithMetadata)
-			defer func() { err = errors.Join(err, beside.Close()) }()
+			keep = func() error { return errors.Join(beside.keep(), out.keep()) }
 		}
-		if err := e.run(t, out); err != nil {
+		if err = e.run(t, out); err == nil {
+			err = keep()
+		}
+		if err != nil {
 			return err
 		}
 		if c.Out == "-" {
@@ -172,29 +188,76 @@ func (e *exporter) vectors() (n int, err error) {
 	return n, nil
 }
 
-// create creates a file, or truncates it; "-" is the standard output. Close must be called.
+// create begins a file, which takes the place of an earlier one of that name when it is kept; "-"
+// is the standard output. drop must be called.
 func (t *tool) create(name string) (*outFile, error) {
 	if name == "-" {
 		return &outFile{Writer: t.out}, nil
 	}
-	f, err := os.Create(name)
+	info, err := os.Stat(name)
+	switch {
+	case err == nil && info.Mode().IsRegular():
+		if name, err = filepath.EvalSymlinks(name); err != nil {
+			return nil, err
+		}
+	case err == nil: // a device, or a pipe
+		f, err := os.OpenFile(name, os.O_WRONLY, 0)
+		if err != nil {
+			return nil, err
+		}
+		return &outFile{Writer: bufio.NewWriter(f), file: f}, nil
+	}
+	part := filepath.Join(filepath.Dir(name), "."+filepath.Base(name)+"."+rand.Text()[:8])
+	f, err := os.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
 		return nil, err
 	}
-	return &outFile{Writer: bufio.NewWriter(f), file: f}, nil
+	if info != nil {
+		if err := f.Chmod(info.Mode().Perm()); err != nil {
+			return nil, errors.Join(err, f.Close(), os.Remove(part))
+		}
+	}
+	return &outFile{Writer: bufio.NewWriter(f), file: f, part: part, name: name}, nil
 }
 
 // An outFile is a buffered file.
 type outFile struct {
 	*bufio.Writer
-	file *os.File // nil for the standard output
+	file       *os.File // nil for the standard output, and after keep
+	part, name string   // part becomes name; empty: file is written in place
 }
 
-// Close flushes and closes.
-func (f *outFile) Close() error {
-	err := f.Flush()
-	if f.file != nil {
-		err = errors.Join(err, f.file.Close())
+// keep completes the file.
+func (o *outFile) keep() error {
+	err := o.Flush()
+	f := o.file
+	if f == nil || err != nil {
+		return err
+	}
+	if o.part != "" {
+		err = f.Sync()
+	}
+	o.file = nil
+	err = errors.Join(err, f.Close())
+	if o.part == "" {
+		return err
+	}
+	if err == nil {
+		err = os.Rename(o.part, o.name)
+	}
+	if err != nil {
+		err = errors.Join(err, os.Remove(o.part))
 	}
 	return err
+}
+
+// drop removes a file that was not kept. An earlier one of its name stays.
+func (o *outFile) drop() {
+	if o.file == nil {
+		return
+	}
+	o.file.Close()
+	if o.part != "" {
+		os.Remove(o.part)
+	}
 }

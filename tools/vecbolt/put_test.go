@@ -159,3 +159,19 @@ func TestPutBadLineInBatch(t *testing.T) {
 		t.Fatalf("%d documents, %v", n, err)
 	}
 }
+
+// TestArgumentsAreUTF8: an argument with other bytes names nothing, where it would name something
+// else with these bytes replaced.
+func TestArgumentsAreUTF8(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "t.vdb")
+	if got := run(t.Context(), []string{"put", dir, "c"}, strings.NewReader(`{"id":"a\ufffd","text":"x"}`), io.Discard, io.Discard); got != statusOK {
+		t.Fatal(got)
+	}
+	var said strings.Builder
+	if got := run(t.Context(), []string{"delete", dir, "c", "a\xff"}, strings.NewReader(""), io.Discard, &said); got != statusUsage || !strings.Contains(said.String(), `"a\xff" is not UTF-8`) {
+		t.Errorf("status %d, %s", got, said.String())
+	}
+	if got := run(t.Context(), []string{"get", dir, "c", "a\ufffd"}, strings.NewReader(""), io.Discard, io.Discard); got != statusOK {
+		t.Errorf("it deleted another document: %d", got)
+	}
+}

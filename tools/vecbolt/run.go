@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
+	"unicode/utf8"
 
 	"github.com/alecthomas/kong"
 
@@ -101,6 +103,10 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		args = append([]string{"version"}, args[1:]...)
 	}
 	line, err := parser.Parse(args)
+	// kong replaces bytes that are not UTF-8, and so would name another document or file.
+	if i := slices.IndexFunc(args, func(arg string) bool { return !utf8.ValidString(arg) }); i >= 0 {
+		err = fmt.Errorf("%q is not UTF-8", args[i])
+	}
 	if helped {
 		return statusOK
 	}
