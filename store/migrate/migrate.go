@@ -18,7 +18,8 @@ import (
 // Options.BatchSize is zero.
 const DefaultBatchSize = 300
 
-// ErrCheckpoint is returned when the checkpoint belongs to another migration.
+// ErrCheckpoint is returned when the checkpoint belongs to another migration, or the target has
+// fewer documents than it says.
 var ErrCheckpoint = errors.New("checkpoint of another migration")
 
 // Options tune Run. nil is the default.
@@ -71,9 +72,14 @@ func Run(ctx context.Context, from store.Collection, to store.Store, name string
 			return nil, err
 		}
 	}
-	target, err := open(ctx, from.Schema(), to, name, o.Resume)
+	target, err := open(ctx, from.Schema(), to, name, o.Resume, at.Done)
 	if err != nil {
 		return nil, err
+	}
+	if !o.Resume {
+		if err := o.remove(); err != nil { // of an earlier migration
+			return nil, err
+		}
 	}
 	total, err := from.Count(ctx, nil)
 	if err != nil {
@@ -107,11 +113,19 @@ func Run(ctx context.Context, from store.Collection, to store.Store, name string
 	}
 }
 
-// open returns the target collection.
+// open returns the target collection, which must have the documents that an earlier migration has
+// written.
 func open(ctx context.Context, schema store.Schema, to store.Store, name string,
-	resume bool) (store.Collection, error) {
+	resume bool, written int) (store.Collection, error) {
+	lost := func(n int) error {
+		return fmt.Errorf("%w: %d documents were written, and collection %q has %d: migrate anew, without resume",
+			ErrCheckpoint, written, name, n)
+	}
 	target, err := to.Collection(ctx, name)
 	if errors.Is(err, db.ErrNotFound) {
+		if written > 0 {
+			return nil, lost(0)
+		}
 		return to.Create(ctx, name, schema)
 	}
 	if err != nil {
@@ -120,11 +134,13 @@ func open(ctx context.Context, schema store.Schema, to store.Store, name string,
 	if have := target.Schema().Dim; have != schema.Dim {
 		return nil, &db.DimensionError{Collection: name, Expected: have, Got: schema.Dim}
 	}
-	if resume {
-		return target, nil
-	}
 	n, err := target.Count(ctx, nil)
-	if err == nil && n > 0 {
+	switch {
+	case err != nil || resume && n >= written:
+		return target, err
+	case resume:
+		return nil, lost(n)
+	case n > 0:
 		err = fmt.Errorf("collection %q %w, with %d documents: resume a migration that was cut short, or take another name", name, db.ErrExists, n)
 	}
 	return target, err

@@ -189,6 +189,48 @@ func TestResume(t *testing.T) {
 	}
 }
 
+// A checkpoint is worth nothing once the target has lost documents: they would be left out.
+func TestResumeIntoLess(t *testing.T) {
+	for what, lose := range map[string]func(ctx context.Context, to store.Store) error{
+		"the collection": func(ctx context.Context, to store.Store) error { return to.Drop(ctx, "to") },
+		"a document": func(ctx context.Context, to store.Store) error {
+			target, err := to.Collection(ctx, "to")
+			if err == nil {
+				_, err = target.Delete(ctx, []string{"doc-100"})
+			}
+			return err
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			ctx := t.Context()
+			from, to := open2(t)
+			writes := 2
+			f := failing{Store: to, writes: &writes}
+			o := &Options{BatchSize: 100, Checkpoint: filepath.Join(t.TempDir(), "c.json"), ID: "a to b", Resume: true}
+			if _, err := Run(ctx, from, f, "to", o); !errors.Is(err, errCut) {
+				t.Fatal(err)
+			}
+			if err := lose(ctx, to); err != nil {
+				t.Fatal(err)
+			}
+			writes = 10
+			if report, err := Run(ctx, from, f, "to", o); !errors.Is(err, ErrCheckpoint) {
+				t.Fatalf("resumed: %+v, %v", report, err)
+			}
+			if err := to.Drop(ctx, "to"); err != nil && !errors.Is(err, db.ErrNotFound) {
+				t.Fatal(err)
+			}
+			o.Resume, writes = false, 0
+			if _, err := Run(ctx, from, f, "to", o); !errors.Is(err, errCut) {
+				t.Fatal(err)
+			}
+			if _, err := os.Stat(o.Checkpoint); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("the checkpoint of the first migration is still there: %v", err)
+			}
+		})
+	}
+}
+
 // Verify notices a missing document, one too many, a changed bit.
 func TestVerifyNotices(t *testing.T) {
 	ctx := t.Context()
