@@ -17,6 +17,8 @@ import (
 	"testing"
 
 	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/rag/embed"
+	"github.com/vecbolt/vecbolt/rag/vectorize"
 	"github.com/vecbolt/vecbolt/server"
 )
 
@@ -280,4 +282,37 @@ func TestLimitsAreValidated(t *testing.T) {
 			t.Errorf("%s: -1: %v", all.Field(i).Name, err)
 		}
 	}
+}
+
+// TestFailedModel: clients are told that the model failed, the log also why.
+func TestFailedModel(t *testing.T) {
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusBadRequest)
+		io.WriteString(w, `{"error":{"message":"there is no such model"}}`)
+	}))
+	defer api.Close()
+	log := make(lines, 10)
+	s := start(t, &server.Options{Logger: slog.New(slog.NewTextHandler(log, nil)), Models: vectorize.New(vectorize.Options{
+		Default: &embed.Config{Provider: "openai", Model: "m", Dimensions: 2, Settings: map[string]any{"api_base": api.URL}}})})
+	s.must(201, "POST", "/collections", `{"name":"c"}`)
+	a := s.ask("POST", "/collections/c/documents", `{"documents":[{"id":"a","text":"text"}]}`)
+	if want := `{"error":"the model of the collection failed"}` + "\n"; a.status != http.StatusBadGateway || a.body != want {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	for line := range log { // a request is logged after it is answered
+		if strings.Contains(line, "path=/collections/c/documents") {
+			if !strings.Contains(line, "there is no such model") {
+				t.Error("the log does not tell why:", line)
+			}
+			break
+		}
+	}
+}
+
+// lines gets the lines of a log.
+type lines chan string
+
+func (l lines) Write(b []byte) (int, error) {
+	l <- string(b)
+	return len(b), nil
 }

@@ -163,9 +163,9 @@ func TestOwnedCollections(t *testing.T) {
 		{"PATCH", "/collections/.kept", `{"name":"taken"}`}, {"DELETE", "/collections/.kept", ""},
 		{"PUT", "/collections/.kept/text_index", `{"text_index":true}`}, {"PUT", "/collections/.kept/index", `{"index":"small"}`},
 		{"PUT", "/collections/.kept/metadata", `{"metadata":{}}`},
-		{"POST", "/collections/.kept/documents", `{"ids":["a"],"documents":["b"]}`},
+		{"POST", "/collections/.kept/documents", `{"documents":[{"id":"a","text":"b"}]}`},
 		{"DELETE", "/collections/.kept/documents?where={}", ""}, {"POST", "/collections/.kept/documents/delete", `{"ids":["a"]}`},
-		{"PATCH", "/collections/.kept/documents/a", `{"document":"b"}`}, {"DELETE", "/collections/.kept/documents/a", ""},
+		{"PATCH", "/collections/.kept/documents/a", `{"text":"b"}`}, {"DELETE", "/collections/.kept/documents/a", ""},
 		{"POST", "/collections/.kept/import", `{"id":"b"}`},
 	} {
 		s.refuses(403, "Collection '.kept' belongs to the API at /api/v2/", r[0], r[1], r[2])

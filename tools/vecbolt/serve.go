@@ -78,7 +78,7 @@ func (c *serveCmd) Validate() error {
 }
 
 func (c *serveCmd) Run(ctx context.Context, t *tool) error {
-	opts, err := c.options(t)
+	opts, err := c.options(ctx, t)
 	if err != nil {
 		return err
 	}
@@ -183,7 +183,7 @@ func (c *serveCmd) agents(vdb *db.DB, engine *knowledge.Engine, models *vectoriz
 	}
 }
 
-func (c *serveCmd) options(t *tool) (_ *server.Options, err error) {
+func (c *serveCmd) options(ctx context.Context, t *tool) (_ *server.Options, err error) {
 	o := &server.Options{
 		ReadOnly: c.ReadOnly || c.Follow > 0, Origins: c.CORSOrigin,
 		Limits: server.Limits{Body: c.MaxBody, Requests: c.MaxRequests, Writes: c.MaxWrites,
@@ -194,6 +194,11 @@ func (c *serveCmd) options(t *tool) (_ *server.Options, err error) {
 		return nil, err
 	}
 	o.Models = t.models(model)
+	if model != nil {
+		if _, err := o.Models.Embedder(ctx, *model); err != nil {
+			return nil, err
+		}
+	}
 	switch c.Log {
 	case "text":
 		o.Logger = slog.New(slog.NewTextHandler(t.report, nil))
