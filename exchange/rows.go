@@ -69,7 +69,7 @@ func (s *rowSource) Documents(ctx context.Context) iter.Seq2[*ImportedDocument, 
 			return
 		}
 		defer f.Close()
-		beside, stop := s.beside()
+		beside, end, stop := s.beside()
 		defer stop()
 		for row := int64(0); ; row++ {
 			if err := ctx.Err(); err != nil {
@@ -78,6 +78,9 @@ func (s *rowSource) Documents(ctx context.Context) iter.Seq2[*ImportedDocument, 
 			}
 			vec, err := r.next(nil)
 			if err == io.EOF {
+				if err := end(row); err != nil {
+					yield(nil, err)
+				}
 				return
 			}
 			if err != nil {
@@ -104,15 +107,28 @@ func (s *rowSource) Documents(ctx context.Context) iter.Seq2[*ImportedDocument, 
 }
 
 // beside returns a function that adds the metadata or document of the next line of the accompanying
-// file to a row. Call it once per row, in order.
-func (s *rowSource) beside() (add func(*ImportedDocument) error, stop func()) {
+// file to a row, and one that refuses lines behind the last row. Call the first once per row, in
+// order.
+func (s *rowSource) beside() (add func(*ImportedDocument) error, end func(rows int64) error, stop func()) {
 	name := s.metadata + s.documents
 	if name == "" {
-		return func(*ImportedDocument) error { return nil }, func() {}
+		return func(*ImportedDocument) error { return nil }, func(int64) error { return nil }, func() {}
 	}
 	next, stop := iter.Pull2(lines(name))
 	parser := documentParser{new([]float32)}
-	return func(doc *ImportedDocument) error {
+	end = func(rows int64) error {
+		for n := rows; ; n++ {
+			line, err, ok := next()
+			switch {
+			case err != nil || !ok:
+				return err
+			case !isBlank(line):
+				err := fmt.Errorf("no row for this line: there are %d", rows)
+				return &FormatError{Name: name, Line: n + 1, Err: err}
+			}
+		}
+	}
+	add = func(doc *ImportedDocument) error {
 		line, err, ok := next()
 		pos := Position{File: name, Unit: "line", N: doc.Position.N + 1}
 		switch {
@@ -142,7 +158,8 @@ func (s *rowSource) beside() (add func(*ImportedDocument) error, stop func()) {
 		d.Document.ID = cmp.Or(d.Document.ID, doc.Document.ID)
 		doc.Document, doc.Carries = d.Document, d.Carries|db.WithVector
 		return nil
-	}, stop
+	}
+	return add, end, stop
 }
 
 // lines yields the lines of a file, line ends included.
