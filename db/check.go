@@ -147,9 +147,10 @@ func (l Lost) String() string {
 }
 
 // Repair copies everything that is provably intact from the damaged database in src to a
-// new database in dst, which must be empty or not exist. src is not changed. Where pages of
-// meta.bolt are damaged, Repair looks for records in all of its pages. An error means that
-// the repair could not be done; the report lists lost data, by id where the id is known.
+// new database in dst, a directory that must be empty or not exist, and not lie in src. It
+// becomes a database with the last step. src is not changed. Where pages of meta.bolt are
+// damaged, Repair looks for records in all of its pages. An error means that the repair could
+// not be done; nothing is in dst then. The report lists lost data, by id where the id is known.
 //
 // In a published folder, Repair saves the newest version whose meta.bolt opens. If no meta.bolt
 // does, it takes the newest version and looks for records in its pages. The report lists the

@@ -198,6 +198,18 @@ func TestRepairIsWhole(t *testing.T) {
 			t.Fatalf("after step %d: %v, %v", n, left, err)
 		}
 	}
+	// Segments of a database that has lost its meta.bolt are not removed.
+	lost := t.TempDir()
+	vec := filepath.Join(lost, engine.SegDir, "00000001.vec")
+	if err := errors.Join(os.Mkdir(filepath.Dir(vec), 0o700), os.WriteFile(vec, []byte("rows"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Repair(t.Context(), src, lost); !errors.Is(err, ErrExists) {
+		t.Error(err)
+	}
+	if b, err := os.ReadFile(vec); string(b) != "rows" {
+		t.Errorf("%q, %v", b, err)
+	}
 	dst := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dst, ".unfinished"), 0o700); err != nil {
 		t.Fatal(err)
@@ -208,7 +220,9 @@ func TestRepairIsWhole(t *testing.T) {
 	if _, err := Repair(t.Context(), src, dst); !errors.Is(err, ErrExists) {
 		t.Error(err)
 	}
-	if _, err := Repair(t.Context(), src, filepath.Join(src, "inside")); !errors.Is(err, ErrInvalid) {
-		t.Error(err)
+	for _, dst := range []string{filepath.Join(src, "inside"), src, Memory} {
+		if _, err := Repair(t.Context(), src, dst); !errors.Is(err, ErrInvalid) {
+			t.Errorf("to %s: %v", dst, err)
+		}
 	}
 }

@@ -118,8 +118,8 @@ type Extension struct {
 	// Stream lifts the time limit of an answer. The handler must set deadlines as it proceeds, with
 	// http.ResponseController.
 	Stream bool
-	// Owns names the collections in which the handler keeps what it needs. The other paths neither
-	// make nor change them.
+	// Owns names the collections that belong to the handler. All other paths refuse to create,
+	// change or drop them.
 	Owns []string
 	// Metrics, if set, appends metrics to /metrics, in the text format of Prometheus.
 	Metrics func(io.Writer)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 
@@ -47,6 +46,9 @@ func (r *repairer) run(src, dst string, opts engine.Options) (err error) {
 		return err
 	}
 	defer r.close()
+	if dst == engine.Memory {
+		return document.Invalidf("a repaired database in memory would be lost")
+	}
 	if inside, err := vfs.Inside(dst, src); err != nil || inside {
 		return errors.Join(err, document.Invalidf("the new directory lies inside the damaged database %q", src))
 	}
@@ -133,19 +135,23 @@ func (r *repairer) closeStore() error {
 // unfinished is the directory in the new one where the database is made.
 const unfinished = ".unfinished"
 
-// create makes the new database.
+// create makes the new database. The directory must be empty: discard removes all that a database
+// may have.
 func create(dir string, opts engine.Options) (*engine.Engine, error) {
-	look := opts
-	look.ReadOnly, look.MustExist = true, true
-	old, err := engine.Open(dir, look)
+	f, err := vfs.Open(dir, nil)
 	if err == nil {
-		err = old.Close()
+		var names []string
+		names, err = f.ReadDir(".")
+		err = errors.Join(err, f.Close())
+		switch {
+		case slices.Contains(names, unfinished):
+			return nil, fmt.Errorf("%w: %q has what an interrupted repair has left; remove it", engine.ErrExists, dir)
+		case len(names) > 0:
+			return nil, fmt.Errorf("%w: %q is not empty", engine.ErrExists, dir)
+		}
 	}
-	if !errors.Is(engine.Translate(err), engine.ErrNotFound) {
-		return nil, fmt.Errorf("%w: %q is not empty", engine.ErrExists, dir)
-	}
-	if _, err := os.Stat(filepath.Join(dir, unfinished)); err == nil {
-		return nil, fmt.Errorf("%w: %q has what an interrupted repair has left; remove it", engine.ErrExists, dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
 	}
 	made, err := engine.Open(filepath.Join(dir, unfinished), opts)
 	if err != nil {

@@ -63,7 +63,10 @@ func (c *exportCmd) Run(ctx context.Context, t *tool) error {
 		return fmt.Errorf("%s is not JSON: with --json, name a file", c.Format)
 	}
 	for _, name := range []string{c.Out, c.Documents} {
-		if inside, err := vfs.Inside(name, c.DB); name != "" && name != "-" && err == nil && inside {
+		if name == "" || name == "-" {
+			continue
+		}
+		if inside, err := vfs.Inside(name, c.DB); err == nil && inside {
 			return fmt.Errorf("%s lies inside the database directory %s", name, c.DB)
 		}
 	}
