@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/rag/vectorize"
@@ -124,6 +125,52 @@ func TestPutInterrupted(t *testing.T) {
 	}
 	if n := count(t, dir, "c"); n != 1 {
 		t.Fatalf("%d documents", n)
+	}
+}
+
+// So it ends every verb that waits for input.
+func TestInputInterrupted(t *testing.T) {
+	dir, ws := filepath.Join(t.TempDir(), "t.vdb"), t.TempDir()
+	for _, args := range [][]string{
+		{"put", dir, "c"}, {"rag", "--workspace", ws, "learn", "b", "--path", "-"},
+	} {
+		var report bytes.Buffer
+		in := strings.NewReader(`{"id":"a","vector":[1,0]}`)
+		if status := run(t.Context(), args, in, io.Discard, &report); status != statusOK {
+			t.Fatal(report.String())
+		}
+	}
+	for _, test := range []struct {
+		args  []string
+		input string
+	}{
+		{[]string{"put", dir, "c"}, `{"id":"b"}`},
+		{[]string{"import", dir, "c", "-"}, `{"id":"b"}`},
+		{[]string{"search", dir, "c", "--vector", "-"}, `[1`},
+		{[]string{"rag", "--workspace", ws, "chat", "b"}, "who?"},
+		{[]string{"rag", "--workspace", ws, "learn", "b", "--path", "-"}, "more"},
+	} {
+		ctx, interrupt := context.WithCancel(t.Context())
+		s := start(ctx, t, test.args...)
+		go func() {
+			for s.out.Scan() { // import says what it has done
+			}
+		}()
+		if _, err := io.WriteString(s.in, test.input); err != nil { // which the verb waits behind
+			t.Fatal(err)
+		}
+		interrupt()
+		select {
+		case status := <-s.status:
+			if status != statusError || !strings.HasPrefix(s.report.String(), "vecbolt: interrupted: ") {
+				t.Errorf("%q: status %d: %s", test.args, status, &s.report)
+			}
+		case <-time.After(time.Minute):
+			t.Fatalf("%q waits on", test.args)
+		}
+	}
+	if n := count(t, dir, "c"); n != 1 {
+		t.Errorf("%d documents, want 1", n)
 	}
 }
 

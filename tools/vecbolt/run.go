@@ -114,7 +114,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		fmt.Fprintf(stderr, "vecbolt: %s\nRun \"vecbolt --help\" for the usage.\n", errtext.Plain(err.Error()))
 		return statusUsage
 	}
-	t := &tool{json: c.JSON, in: stdin, out: bufio.NewWriter(stdout), report: stderr}
+	t := &tool{json: c.JSON, in: newWaitingInput(ctx, stdin), out: bufio.NewWriter(stdout), report: stderr}
 	line.BindTo(ctx, (*context.Context)(nil))
 	err = errors.Join(line.Run(t), t.out.Flush())
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {

@@ -3,11 +3,13 @@ package main
 import (
 	"bufio"
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
 	"strings"
+	"sync"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
@@ -19,8 +21,8 @@ import (
 
 // A tool is the environment of a verb: input, output and messages.
 type tool struct {
-	json   bool // answer with JSON objects, one per line
-	in     io.Reader
+	json   bool          // answer with JSON objects, one per line
+	in     io.Reader     // a read ends when the verb is interrupted
 	out    *bufio.Writer // the answer; flushed when the verb returns
 	report io.Writer     // messages for people
 }
@@ -76,6 +78,29 @@ func (t *tool) open(name string) (io.ReadCloser, error) {
 		return io.NopCloser(t.in), nil
 	}
 	return os.Open(name)
+}
+
+// A waitingInput is an input whose reads end with ctx, even those that wait for more.
+type waitingInput struct {
+	*io.PipeReader
+	begin func()
+}
+
+func newWaitingInput(ctx context.Context, in io.Reader) *waitingInput {
+	r, w := io.Pipe()
+	context.AfterFunc(ctx, func() { w.CloseWithError(ctx.Err()) })
+	return &waitingInput{r, sync.OnceFunc(func() { // a verb without input takes none from the shell
+		go func() { // ends with the process, if in never does
+			_, err := io.Copy(w, in)
+			w.CloseWithError(err)
+		}()
+	})}
+}
+
+// Read implements io.Reader.
+func (w *waitingInput) Read(b []byte) (int, error) {
+	w.begin()
+	return w.PipeReader.Read(b)
 }
 
 // inputName returns the name of an input file for messages.
