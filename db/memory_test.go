@@ -102,6 +102,12 @@ func TestMemoryLeavesNothing(t *testing.T) {
 	if s, err := one.Stats(); err != nil || s.Dir != Memory || s.VectorBytes == 0 {
 		t.Errorf("stats %+v, %v", s, err)
 	}
+	if err := one.Backup(t.Context(), Memory); !errors.Is(err, ErrInvalid) {
+		t.Errorf("backup to memory: %v", err)
+	}
+	if _, err := one.NewPublisher(Memory, nil); !errors.Is(err, ErrInvalid) {
+		t.Errorf("publish to memory: %v", err)
+	}
 	if left, err := os.ReadDir("."); err != nil || len(left) != 0 {
 		t.Errorf("files %v, %v", left, err)
 	}

@@ -89,8 +89,12 @@ func Backup(ctx context.Context, db *engine.Engine, dir string, flush Flush) err
 	return to.SyncDir(".")
 }
 
-// outside refuses a directory inside the database directory, whose files the database manages.
+// outside refuses a directory inside the database directory, whose files the database manages, and
+// one in memory, which would end with the process.
 func outside(db *engine.Engine, dir string) error {
+	if dir == engine.Memory {
+		return document.Invalidf("a copy in memory would be lost")
+	}
 	if db.Dir == engine.Memory {
 		return nil
 	}

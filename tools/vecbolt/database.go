@@ -30,7 +30,19 @@ func (d database) change(fn func(*db.DB) error) error {
 
 // create opens the database for writing, creates it if necessary, and runs fn.
 func (d database) create(fn func(*db.DB) error) error {
+	if err := lasting(d.DB); err != nil {
+		return err
+	}
 	return d.open(db.Options{}, fn)
+}
+
+// lasting refuses a database in memory as the target of a command that only writes.
+func lasting(dir string) error {
+	if dir == db.Memory {
+		return fmt.Errorf("%w: a database in memory ends with this command, and what it wrote is lost: name a directory",
+			db.ErrInvalid)
+	}
+	return nil
 }
 
 func (d database) open(o db.Options, fn func(*db.DB) error) (err error) {

@@ -50,6 +50,11 @@ func (c *migrateCmd) Validate() error {
 }
 
 func (c *migrateCmd) Run(ctx context.Context, t *tool) error {
+	if c.From != "" {
+		if err := lasting(c.DB); err != nil {
+			return err
+		}
+	}
 	if scheme, _, _ := strings.Cut(c.To+c.From, "://"); scheme == "postgres" || scheme == "postgresql" {
 		return c.postgres(ctx, t)
 	}
@@ -95,6 +100,11 @@ func (c *migrateCmd) with(ctx context.Context, address string, o db.Options, fn 
 		}
 		return errors.Join(fn(s), s.Close())
 	case "vecbolt":
+		if !o.ReadOnly {
+			if err := lasting(rest); err != nil {
+				return err
+			}
+		}
 		vdb, err := db.Open(rest, &o)
 		if err != nil {
 			return err

@@ -80,6 +80,9 @@ func (c *command) run(ctx context.Context, stdout, stderr io.Writer) (err error)
 	if name == "" {
 		name = c.Collection
 	}
+	if c.From != "" && c.DB == db.Memory {
+		return fmt.Errorf("%w: a database in memory ends with this command: name a directory", db.ErrInvalid)
+	}
 	remote, err := pgvector.Open(ctx, c.To+c.From, nil)
 	if err != nil {
 		return err

@@ -60,6 +60,14 @@ func execute(t *testing.T, status int, args ...string) (stdout, stderr string) {
 	return out.String(), errs.String()
 }
 
+// What is copied to memory would be lost.
+func TestMemoryIsNoTarget(t *testing.T) {
+	_, stderr := execute(t, 1, db.Memory, "c", "--from", "postgres://127.0.0.1:1/x")
+	if !strings.Contains(stderr, "a database in memory") {
+		t.Error(stderr)
+	}
+}
+
 // content is all that a collection is, by id.
 func content(t *testing.T, path, name string) (docs []*db.Document, s store.Schema) {
 	t.Helper()
