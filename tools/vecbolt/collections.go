@@ -68,32 +68,53 @@ func (c *dropCmd) Run(ctx context.Context, t *tool) error {
 
 type textIndexCmd struct {
 	collection
-	Language string   `default:"english" placeholder:"NAME" help:"The language of the texts, for stemming and stop words (english); none for no language."`
-	Field    []string `sep:"none" placeholder:"FIELD" help:"Index this metadata field as well. May be repeated."`
+	Language string   `placeholder:"NAME" help:"The language of the texts, for stemming and stop words (english); none for no language."`
+	Field    []string `sep:"none" placeholder:"FIELD" help:"Index this metadata field as well. May be repeated; the given fields replace those of the index."`
 	bm25
 	Remove bool `help:"Remove the full-text index."`
 }
 
+func (c *textIndexCmd) Help() string {
+	return "What the flags do not name stays as it is in an index that is there; --remove it first to begin with the defaults."
+}
+
 func (c *textIndexCmd) Run(ctx context.Context, t *tool) error {
-	if c.Remove && (len(c.Field) > 0 || c.given()) {
-		return errors.New("--remove and --field, --k1 or --b exclude each other")
+	if c.Remove && (c.Language != "" || len(c.Field) > 0 || c.given()) {
+		return errors.New("--remove and --language, --field, --k1 or --b exclude each other")
 	}
 	return c.change(func(coll *db.Collection) error {
-		want, done := &db.TextIndex{Language: c.Language, Fields: c.Field, K1: c.K1, B: c.B}, "texts are indexed:"
+		info, err := coll.Info()
+		if err != nil {
+			return err
+		}
+		want, done := c.over(info.Schema.Text), "texts are indexed:"
 		if c.Remove {
 			want, done = nil, "texts are not indexed any more:"
 		}
 		if err := coll.SetText(ctx, want); err != nil {
 			return err
 		}
-		info, err := coll.Info()
-		if err != nil {
+		if info, err = coll.Info(); err != nil {
 			return err
 		}
 		return t.answer(struct {
 			Text *db.TextIndex `json:"text"`
 		}{info.Schema.Text}, "%s %s", done, c.Collection)
 	})
+}
+
+// over returns the index that the flags make of the one that is there, or of none.
+func (c *textIndexCmd) over(have *db.TextIndex) *db.TextIndex {
+	var want db.TextIndex
+	if have != nil {
+		want = *have
+	}
+	want.Language = cmp.Or(c.Language, want.Language)
+	want.K1, want.B = cmp.Or(c.K1, want.K1), cmp.Or(c.B, want.B)
+	if len(c.Field) > 0 {
+		want.Fields = c.Field
+	}
+	return &want
 }
 
 type indexCmd struct {
