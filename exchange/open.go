@@ -43,7 +43,8 @@ type OpenOptions struct {
 }
 
 // Open opens a file or directory as a Source. A missing path is an error that matches
-// fs.ErrNotExist. A pipe is opened at once, which waits for its writer, and its Source can be read
+// fs.ErrNotExist, also one of the options, and a regular file of vectors is refused if its header
+// cannot be read. A pipe is opened at once, which waits for its writer, and its Source can be read
 // only one time; sockets and devices likewise. The loop over Source.Documents closes the pipe: a
 // Source that is never read leaves it open, until the garbage collector closes it.
 func Open(path string, opts *OpenOptions) (Source, error) {
@@ -81,6 +82,11 @@ func (in *input) source(o OpenOptions) (Source, error) {
 	case o.Metadata != "" && o.Documents != "":
 		return nil, fmt.Errorf("%w: either metadata or documents", db.ErrInvalid)
 	}
+	if beside := o.Metadata + o.Documents; beside != "" {
+		if _, err := os.Stat(beside); err != nil { // now, before a caller makes something for the rows
+			return nil, err
+		}
+	}
 	if in.mode.IsDir() && o.Format == BEIR {
 		path := filepath.Join(in.path, "corpus.jsonl")
 		f, err := vfs.OpenFile(path) // refuses a pipe, which only a path given by the user may be
@@ -113,6 +119,13 @@ func (in *input) source(o OpenOptions) (Source, error) {
 		return &csvSource{in}, nil
 	default:
 		return newJSONL(in), nil
+	}
+	if in.mode.IsRegular() { // likewise
+		f, _, err := s.reader()
+		if err != nil {
+			return nil, err
+		}
+		f.Close()
 	}
 	return s, nil
 }

@@ -91,16 +91,19 @@ func Backup(ctx context.Context, db *engine.Engine, dir string, flush Flush) err
 
 // outside refuses a directory inside the database directory, whose files the database manages, and
 // one in memory, which would end with the process.
-func outside(db *engine.Engine, dir string) error {
-	if dir == engine.Memory {
+func outside(db *engine.Engine, dir string) error { return apart(dir, db.Dir, db.FS.Path()) }
+
+// apart is outside for a database with the given directory, which need not exist, and its path.
+func apart(dir, db, path string) error {
+	switch {
+	case dir == engine.Memory:
 		return document.Invalidf("a copy in memory would be lost")
-	}
-	if db.Dir == engine.Memory {
+	case db == engine.Memory:
 		return nil
 	}
-	inside, err := vfs.Inside(dir, db.FS.Path())
+	inside, err := vfs.Inside(dir, path)
 	if err == nil && inside {
-		err = document.Invalidf("the directory lies inside the database directory %q", db.Dir)
+		err = document.Invalidf("the directory lies inside the database directory %q", db)
 	}
 	return err
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -97,16 +98,8 @@ func (p *Publisher) open(dir string) (err error) {
 	if p.to, err = vfs.Open(dir, p.hook); err != nil {
 		return err
 	}
-	names, err := p.to.ReadDir(".")
-	if err != nil {
+	if err := vacant(p.to); err != nil {
 		return err
-	}
-	if !slices.Contains(names, engine.ManifestDir) {
-		for _, name := range names {
-			if name != lockFile && name != engine.TmpDir && !strings.HasPrefix(name, ".") {
-				return fmt.Errorf("%w: the directory holds %q and no published database", engine.ErrExists, name)
-			}
-		}
 	}
 	if p.lock, err = p.to.Lock(lockFile, true); err != nil {
 		return err
@@ -123,25 +116,69 @@ func (p *Publisher) open(dir string) (err error) {
 	if p.temp, err = openTemp(dir, p.hook); err != nil {
 		return err
 	}
-	numbers, err := engine.Manifests(p.to)
+	p.last, err = newest(p.to)
+	if err == nil && p.last != nil && p.last.DB != p.db.Identity {
+		err = errOther
+	}
+	return err
+}
+
+// CheckFolder refuses a folder that no new database in directory db can be published to, and
+// changes nothing: NewPublisher needs the database, which would be left behind.
+func CheckFolder(dir, db string) error {
+	if err := apart(dir, db, db); err != nil {
+		return err
+	}
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	to, err := vfs.Open(dir, nil)
 	if err != nil {
 		return err
 	}
-	for _, number := range slices.Backward(numbers) {
-		m, err := engine.ReadManifest(p.to, number)
-		if errors.Is(err, fileformat.ErrCorrupt) {
-			continue // readers skip it, too
+	defer to.Close()
+	if err := vacant(to); err != nil {
+		return err
+	}
+	last, err := newest(to)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err == nil && last != nil:
+		err = errOther
+	}
+	return err
+}
+
+var errOther = fmt.Errorf("%w: the directory holds another database", engine.ErrExists)
+
+// vacant refuses a directory that holds something else than a published database.
+func vacant(to *vfs.FS) error {
+	names, err := to.ReadDir(".")
+	if err != nil || slices.Contains(names, engine.ManifestDir) {
+		return err
+	}
+	for _, name := range names {
+		if name != lockFile && name != engine.TmpDir && !strings.HasPrefix(name, ".") {
+			return fmt.Errorf("%w: the directory holds %q and no published database", engine.ErrExists, name)
 		}
-		if err != nil {
-			return err
-		}
-		if m.DB != p.db.Identity {
-			return fmt.Errorf("%w: the directory holds another database", engine.ErrExists)
-		}
-		p.last = m
-		break
 	}
 	return nil
+}
+
+// newest returns the newest version in a folder that can be read, or nil.
+func newest(to *vfs.FS) (*manifest.Manifest, error) {
+	numbers, err := engine.Manifests(to)
+	if err != nil {
+		return nil, err
+	}
+	for _, number := range slices.Backward(numbers) {
+		m, err := engine.ReadManifest(to, number)
+		if !errors.Is(err, fileformat.ErrCorrupt) { // readers skip it, too
+			return m, err
+		}
+	}
+	return nil, nil
 }
 
 // openTemp opens tmp/ of a folder.

@@ -141,19 +141,22 @@ func Open(dir string, hook Hook) (*FS, error) {
 	return f, nil
 }
 
-// Inside reports whether a path, which need not exist, is a directory or lies in it, by whatever
-// names.
+// Inside reports whether a path is a directory or lies in it, by whatever names. Neither need be
+// there.
 func Inside(path, dir string) (bool, error) {
 	own, err := os.Stat(dir)
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, err
 	}
 	at, err := filepath.Abs(path)
 	if err != nil {
 		return false, err
 	}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return false, err
+	}
 	for {
-		if info, err := os.Stat(at); err == nil && os.SameFile(info, own) {
+		if info, err := os.Stat(at); at == dir || err == nil && own != nil && os.SameFile(info, own) {
 			return true, nil
 		}
 		up := filepath.Dir(at)

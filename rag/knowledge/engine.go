@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"os"
@@ -103,8 +104,11 @@ func New(workspace string, opts *Options) (*Engine, error) {
 	if workspace == "" {
 		return nil, fmt.Errorf("%w: no workspace", ErrConfig)
 	}
-	if info, err := os.Stat(workspace); err == nil && !info.IsDir() {
+	switch info, err := os.Stat(workspace); {
+	case err == nil && !info.IsDir():
 		return nil, fmt.Errorf("%w: the workspace %s is not a directory", ErrConfig, workspace)
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("%w: the workspace: %w", ErrConfig, err)
 	}
 	return e, nil
 }

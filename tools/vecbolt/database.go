@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/vecbolt/vecbolt/db"
@@ -28,10 +29,16 @@ func (d database) change(fn func(*db.DB) error) error {
 	return d.open(db.Options{MustExist: true}, fn)
 }
 
-// create opens the database for writing, creates it if necessary, and runs fn.
-func (d database) create(fn func(*db.DB) error) error {
+// create opens the database for writing, creates it if necessary, and runs fn. What fn does first,
+// try, is done in memory before a database is made, so that a refusal leaves nothing behind.
+func (d database) create(try, fn func(*db.DB) error) error {
 	if err := lasting(d.DB); err != nil {
 		return err
+	}
+	if missing(d.DB) {
+		if err := (database{db.Memory}).open(db.Options{}, try); err != nil {
+			return err
+		}
 	}
 	return d.open(db.Options{}, fn)
 }
@@ -146,13 +153,8 @@ func (s schema) text(have *db.TextIndex) (*db.TextIndex, error) {
 // or a collection it calls prepare, so that an error of it leaves nothing behind.
 func (c collection) create(ctx context.Context, s schema, prepare func() error,
 	fn func(*db.DB, *db.Collection) error) error {
-	fresh := missing(c.DB)
-	if fresh {
-		if err := prepare(); err != nil {
-			return err
-		}
-	}
-	return c.database.create(func(vdb *db.DB) error {
+	prepare = sync.OnceValue(prepare)
+	open := func(vdb *db.DB) (*db.Collection, error) {
 		want := db.Schema{Lineage: db.Lineage{Provider: s.Provider, Model: s.Model,
 			Normalized: s.Normalized, Chunker: s.Chunker}}
 		if s.Metric != nil {
@@ -166,21 +168,27 @@ func (c collection) create(ctx context.Context, s schema, prepare func() error,
 		if err == nil {
 			info, err := coll.Info()
 			if err != nil {
-				return err
+				return nil, err
 			}
 			have = info.Schema.Text
 			if s.Metric == nil {
 				want.Metric = info.Schema.Metric
 			}
-		} else if !fresh {
-			if err := prepare(); err != nil {
-				return err
-			}
+		} else if err := prepare(); err != nil {
+			return nil, err
 		}
 		if want.Text, err = s.text(have); err != nil {
-			return err
+			return nil, err
 		}
-		if coll, err = vdb.OpenCollection(ctx, c.Collection, want); err != nil {
+		return vdb.OpenCollection(ctx, c.Collection, want)
+	}
+	try := func(vdb *db.DB) error {
+		_, err := open(vdb)
+		return err
+	}
+	return c.database.create(try, func(vdb *db.DB) error {
+		coll, err := open(vdb)
+		if err != nil {
 			return err
 		}
 		return fn(vdb, coll)

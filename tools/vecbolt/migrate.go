@@ -68,25 +68,35 @@ func (c *migrateCmd) Run(ctx context.Context, t *tool) error {
 			if err != nil {
 				return err
 			}
-			return c.with(ctx, c.To, db.Options{}, func(to store.Store) error {
+			return c.with(ctx, c.To, c.make(ctx, from, name), func(to store.Store) error {
 				return c.copy(ctx, t, from, to, name)
 			})
 		})
 	}
-	return c.with(ctx, c.From, db.Options{ReadOnly: true, MustExist: true}, func(remote store.Store) error {
+	return c.with(ctx, c.From, nil, func(remote store.Store) error {
 		from, err := remote.Collection(ctx, name)
 		if err != nil {
 			return err
 		}
-		return c.database.create(func(vdb *db.DB) error {
+		return c.database.create(c.make(ctx, from, c.Collection), func(vdb *db.DB) error {
 			return c.copy(ctx, t, from,
 				store.Embedded(vdb), c.Collection)
 		})
 	})
 }
 
-// with runs fn on the store at an address; o applies to a directory.
-func (c *migrateCmd) with(ctx context.Context, address string, o db.Options, fn func(store.Store) error) (err error) {
+// make returns a function that makes the target of a migration in a database.
+func (c *migrateCmd) make(ctx context.Context, from store.Collection, name string) func(*db.DB) error {
+	return func(vdb *db.DB) error {
+		_, err := store.Embedded(vdb).Create(ctx, name, from.Schema())
+		return err
+	}
+}
+
+// with runs fn on the store at an address. A database there is created if necessary, and try is
+// what fn does first; without try it is only read.
+func (c *migrateCmd) with(ctx context.Context, address string, try func(*db.DB) error,
+	fn func(store.Store) error) (err error) {
 	scheme, rest, _ := strings.Cut(address, "://")
 	switch scheme {
 	case "weaviate":
@@ -100,16 +110,11 @@ func (c *migrateCmd) with(ctx context.Context, address string, o db.Options, fn 
 		}
 		return errors.Join(fn(s), s.Close())
 	case "vecbolt":
-		if !o.ReadOnly {
-			if err := lasting(rest); err != nil {
-				return err
-			}
+		at, run := database{rest}, func(vdb *db.DB) error { return fn(store.Embedded(vdb)) }
+		if try == nil {
+			return at.read(run)
 		}
-		vdb, err := db.Open(rest, &o)
-		if err != nil {
-			return err
-		}
-		return errors.Join(fn(store.Embedded(vdb)), vdb.Close())
+		return at.create(try, run)
 	}
 	return fmt.Errorf("%s: unknown kind of address, want weaviate://, postgres:// or vecbolt://", address)
 }

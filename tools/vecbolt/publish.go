@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/internal/errtext"
+	"github.com/vecbolt/vecbolt/internal/replica"
 )
 
 type publishCmd struct {
@@ -87,6 +89,17 @@ type publishFlags struct {
 	Publish      string        `placeholder:"DIR" help:"Publish the database to this folder, for replicas: at start, at the end, and periodically."`
 	PublishEvery time.Duration `default:"10s" placeholder:"TIME" help:"Period of publishing, if something has changed (${default})."`
 	PublishKeep  int           `default:"${keep}" placeholder:"N" help:"Number of versions kept in the folder (${default})."`
+}
+
+// check refuses a folder that a database cannot be published to before the database is made.
+func (o publishFlags) check(dir string) error {
+	if o.Publish == "" || !missing(dir) {
+		return nil
+	}
+	if err := replica.CheckFolder(o.Publish, dir); err != nil {
+		return fmt.Errorf("publish to %q: %w", o.Publish, err)
+	}
+	return nil
 }
 
 // during publishes while serve runs. It retries after errors.

@@ -102,6 +102,9 @@ func (c *serveCmd) Run(ctx context.Context, t *tool) error {
 	if err := opts.CheckExposure(l); err != nil && !c.AllowAnonymous {
 		return fmt.Errorf("%w: set VECBOLT_READ_TOKEN or VECBOLT_WRITE_TOKEN, or say --allow-anonymous", err)
 	}
+	if err := c.check(c.DB); err != nil {
+		return err
+	}
 	var engine *knowledge.Engine
 	if c.Bases != "" {
 		if engine, err = c.engine(opts.Logger); err != nil {
