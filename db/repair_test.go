@@ -2,6 +2,7 @@ package db
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -155,6 +156,59 @@ func flip(t *testing.T, name string, off int64) {
 	b[0] ^= 0x10
 	if _, err := f.WriteAt(b, off); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestBackupIsWhole fails every step of a backup, or cancels it there: it leaves nothing.
+func TestBackupIsWhole(t *testing.T) {
+	var step, at atomic.Int64 // from the first one in the new directory
+	var fail func() error
+	vdb := open(t, t.TempDir(), &Options{Compaction: Manual, hook: func(op vfs.Op) error {
+		if at.Load() == 0 || step.Load() == 0 && op.Kind != vfs.OpMkdir || step.Add(1) != at.Load() {
+			return nil
+		}
+		return fail()
+	}})
+	upsert(t, collection(t, vdb, "c", Schema{Dim: 2}), Document{ID: "a", Vector: []float32{1, 2}})
+	broken := errors.New("broken")
+	for _, failure := range []error{broken, context.Canceled} {
+		for _, there := range []bool{false, true} {
+			n := int64(1)
+			for whole := false; !whole; n++ {
+				dst := filepath.Join(t.TempDir(), "copy")
+				if there {
+					if err := os.Mkdir(dst, 0o700); err != nil {
+						t.Fatal(err)
+					}
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				fail = func() error {
+					if failure == broken {
+						return broken
+					}
+					cancel()
+					return nil
+				}
+				step.Store(0)
+				at.Store(n)
+				err := vdb.Backup(ctx, dst)
+				at.Store(0)
+				cancel()
+				entries, absent := os.ReadDir(dst)
+				_, unmade := os.Stat(filepath.Join(dst, engine.MetaName))
+				switch {
+				case err == nil || unmade == nil:
+					whole = step.Load() < n // otherwise the failure came too late
+				case !errors.Is(err, failure):
+					t.Fatalf("step %d: %v", n, err)
+				case len(entries) > 0 || there != (absent == nil):
+					t.Fatalf("step %d, %v: it leaves %v, %v", n, err, entries, absent)
+				}
+			}
+			if n < 20 {
+				t.Errorf("only %d steps", n)
+			}
+		}
 	}
 }
 

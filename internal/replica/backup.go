@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/vecbolt/vecbolt/internal/document"
@@ -23,15 +24,18 @@ type Flush func() (lsn uint64, led bool, err error)
 
 // Backup writes a consistent copy of the database to directory dir, which must be empty or missing
 // and lie outside the database's own directory. The copy becomes a database with the last step, so
-// an interrupted backup cannot be mistaken for a complete one.
+// an interrupted backup cannot be mistaken for a complete one. An error before it leaves nothing.
 func Backup(ctx context.Context, db *engine.Engine, dir string, flush Flush) error {
 	if err := db.Begin(); err != nil {
 		return err
 	}
 	defer db.End()
-	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
+	entries, err := os.ReadDir(dir)
+	made := errors.Is(err, fs.ErrNotExist)
+	switch {
+	case len(entries) > 0:
 		return fmt.Errorf("%w: the directory is not empty", engine.ErrExists)
-	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	case err != nil && !made:
 		return err
 	}
 	if err := outside(db, dir); err != nil {
@@ -49,6 +53,26 @@ func Backup(ctx context.Context, db *engine.Engine, dir string, flush Flush) err
 		return err
 	}
 	defer to.Close()
+	if err := fill(ctx, db, to, lsn, led, flush); err != nil {
+		return errors.Join(err, discard(to, made))
+	}
+	return to.SyncDir(".")
+}
+
+// discard removes an incomplete copy, and its directory if that was made for it.
+func discard(to *vfs.FS, made bool) error {
+	if err := engine.Empty(to); err != nil || !made {
+		return err
+	}
+	parent, err := vfs.Open(filepath.Dir(to.Path()), nil)
+	if err != nil {
+		return err
+	}
+	return errors.Join(parent.Remove(filepath.Base(to.Path())), parent.Close())
+}
+
+// fill makes the copy in an empty directory. lsn and led are from the first flush.
+func fill(ctx context.Context, db *engine.Engine, to *vfs.FS, lsn uint64, led bool, flush Flush) error {
 	if err := engine.LayOut(to); err != nil {
 		return err
 	}
@@ -83,10 +107,7 @@ func Backup(ctx context.Context, db *engine.Engine, dir string, flush Flush) err
 	if err := ver.Files.Store.SealCopy(to, fresh); err != nil {
 		return err
 	}
-	if err := to.Rename(fresh, engine.MetaName); err != nil {
-		return err
-	}
-	return to.SyncDir(".")
+	return to.Rename(fresh, engine.MetaName)
 }
 
 // outside refuses a directory inside the database directory, whose files the database manages, and
