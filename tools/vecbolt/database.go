@@ -55,10 +55,27 @@ func lasting(dir string) error {
 func (d database) open(o db.Options, fn func(*db.DB) error) (err error) {
 	vdb, err := db.Open(d.DB, &o)
 	if err != nil {
-		return err
+		return d.blame(err)
 	}
 	defer func() { err = errors.Join(err, vdb.Close()) }()
 	return fn(vdb)
+}
+
+// A databaseError is an error of the database in dir, which need not be the argument of the verb.
+type databaseError struct {
+	error
+	dir string
+}
+
+// Unwrap returns the error of the database.
+func (e *databaseError) Unwrap() error { return e.error }
+
+// blame returns err as an error of this database, unless it is one of another.
+func (d database) blame(err error) error {
+	if other := (*databaseError)(nil); err == nil || errors.As(err, &other) {
+		return err
+	}
+	return &databaseError{err, d.DB}
 }
 
 // leading names the process that leads a database in an error that says that this one does not.

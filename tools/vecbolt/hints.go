@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -22,6 +23,11 @@ func hints(line *kong.Context, err error) (all []string) {
 	is := func(target error) bool { return errors.Is(err, target) }
 	base := argument(line, "base")
 	database := argument(line, "db")
+	if blamed := (*databaseError)(nil); errors.As(err, &blamed) {
+		database = blamed.dir
+	} else if database == "" && base != "" {
+		database = indexOf(line, base)
+	}
 	command := func(verb string, more ...string) string {
 		words := []string{"vecbolt", verb}
 		if database != "" {
@@ -34,7 +40,11 @@ func hints(line *kong.Context, err error) (all []string) {
 		}
 		return strings.Join(words, " ")
 	}
-	if is(db.ErrCorrupt) && !strings.HasPrefix(line.Command(), "repair ") {
+	switch {
+	case !is(db.ErrCorrupt) || strings.HasPrefix(line.Command(), "repair "):
+	case lost(database):
+		all = append(all, fmt.Sprintf("%s has lost its meta.bolt, which cannot be repaired: restore a backup", quote(database)))
+	default:
 		all = append(all, fmt.Sprintf("%q lists all damage, %q copies the intact documents", command("check"),
 			command("repair", "NEW")))
 	}
@@ -68,6 +78,32 @@ func inWorkspace(line *kong.Context, message string) string {
 		}
 	}
 	return message
+}
+
+// indexOf returns the directory of the database of a base, or nothing if that cannot be told.
+func indexOf(line *kong.Context, base string) string {
+	for _, f := range line.Flags() {
+		if f.Name != "workspace" {
+			continue
+		}
+		e, err := knowledge.New(f.Target.String(), nil)
+		if err != nil {
+			return ""
+		}
+		if c, err := e.Config(base); err == nil {
+			return filepath.Join(filepath.Dir(e.ConfigPath(base)), cmp.Or(c.Index, "index.vdb"))
+		}
+	}
+	return ""
+}
+
+// lost reports whether the database in dir, which is no published folder, has no meta.bolt.
+func lost(dir string) bool {
+	there := func(name string) bool {
+		_, err := os.Stat(filepath.Join(dir, name))
+		return !errors.Is(err, fs.ErrNotExist)
+	}
+	return there("") && !there("meta.bolt") && !there("manifest")
 }
 
 // argument returns the argument of the verb with a name, or nothing if the verb has none.

@@ -112,7 +112,7 @@ func (c *migrateCmd) with(ctx context.Context, address string, try func(*db.DB) 
 	case "vecbolt":
 		at, run := database{rest}, func(vdb *db.DB) error { return fn(store.Embedded(vdb)) }
 		if try == nil {
-			return at.read(run)
+			return at.blame(at.read(run))
 		}
 		return at.create(try, run)
 	}
