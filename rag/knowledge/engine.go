@@ -17,6 +17,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/internal/errtext"
+	"github.com/vecbolt/vecbolt/internal/vfs"
 	"github.com/vecbolt/vecbolt/rag/embed"
 	"github.com/vecbolt/vecbolt/rag/embed/bert"
 )
@@ -381,19 +382,7 @@ func (e *Engine) Status(ctx context.Context, name string) (*Status, error) {
 	} else if ok {
 		s.Next = next.embedding().String()
 	}
-	err = filepath.WalkDir(e.dir(name), func(_ string, d os.DirEntry, err error) error {
-		if err == nil && !d.IsDir() {
-			var info os.FileInfo
-			if info, err = d.Info(); err == nil {
-				s.Bytes += info.Size()
-			}
-		}
-		if errors.Is(err, os.ErrNotExist) {
-			return nil // another process has just removed the file
-		}
-		return err
-	})
-	if err != nil {
+	if s.Bytes, err = vfs.DirSize(e.dir(name)); err != nil {
 		return nil, fmt.Errorf("knowledge: %w", err)
 	}
 	r, err := e.read(ctx, name)

@@ -7,6 +7,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
 type backupCmd struct {
@@ -26,7 +27,7 @@ func (c *backupCmd) Run(ctx context.Context, t *tool) error {
 	p.end()
 	var copied int64
 	if err == nil {
-		copied, err = size(c.To)
+		copied, err = vfs.DirSize(c.To)
 	}
 	if err != nil {
 		return err

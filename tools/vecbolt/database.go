@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -90,21 +89,6 @@ func leading(ctx context.Context, vdb *db.DB, err error) error {
 	p := others[0]
 	return fmt.Errorf("%w: only process %d, %s, since %s, can do this: it leads the database", db.ErrLocked,
 		p.PID, p.Program, p.Since.UTC().Format(time.RFC3339))
-}
-
-// size returns the total size of the files of a database directory in bytes.
-func size(dir string) (total int64, err error) {
-	err = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
-		if err != nil || e.IsDir() {
-			return err
-		}
-		info, err := e.Info()
-		if err == nil {
-			total += info.Size()
-		}
-		return err
-	})
-	return total, err
 }
 
 // collection is the pair of arguments that names a collection.

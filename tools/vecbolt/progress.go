@@ -13,6 +13,7 @@ import (
 	"github.com/vbauerster/mpb/v8/decor"
 
 	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
 // A progress shows the progress of a long verb: as a bar on a terminal, otherwise as a line at
@@ -125,7 +126,7 @@ func (t *tool) busy(verb string) *bar { return t.bar(verb, func() int64 { return
 // copying shows how large a directory is, compared with the one that it is made from.
 func (t *tool) copying(verb, from, to string) *bar {
 	bytes := func(dir string) int64 {
-		n, _ := size(dir) // files come and go
+		n, _ := vfs.DirSize(dir) // files come and go
 		return n
 	}
 	b := t.bar(verb, func() int64 { return bytes(from) })
