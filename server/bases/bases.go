@@ -227,9 +227,40 @@ func remote(set map[string]any, key string, v *docjson.Reader) error {
 			return rest.Errorf(http.StatusForbidden, "%s: clients cannot set this key; vecbolt rag config does", key)
 		}
 	}
-	value, err := v.Value()
+	value, err := readKey(key, v)
 	set[key] = value
 	return err
+}
+
+// readKey reads the value of a key, or null. The engine takes texts for numbers too, for flags, and
+// 1e9 for an integer; JSON has types.
+func readKey(key string, v *docjson.Reader) (any, error) {
+	value, err := v.Value()
+	if err != nil || value == nil {
+		return nil, err
+	}
+	for _, k := range knowledge.Keys() {
+		if k.Name == key && !fits(value, k.Schema.Type) {
+			return nil, rest.Errorf(http.StatusBadRequest, "%s: %.100q: want %s", key, fmt.Sprint(value), k.Allowed())
+		}
+	}
+	return value, nil
+}
+
+// fits reports whether a number or a boolean is one.
+func fits(value any, kind string) (ok bool) {
+	_, isInteger := value.(int64)
+	switch kind {
+	case "integer":
+		return isInteger
+	case "number":
+		_, ok = value.(float64)
+		return ok || isInteger
+	case "boolean":
+		_, ok = value.(bool)
+		return ok
+	}
+	return true // the engine looks at the rest
 }
 
 func unknown(key, known string) error {
@@ -360,7 +391,7 @@ func (s *service) question(w http.ResponseWriter, r *http.Request) (*question, e
 			if asker, known := askers[key]; known && !asker {
 				return rest.Errorf(http.StatusForbidden, "%s: a question cannot set this key", key)
 			}
-			q.Set[key], err = v.Value()
+			q.Set[key], err = readKey(key, v)
 		}
 		return err
 	})
