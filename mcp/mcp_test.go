@@ -377,6 +377,26 @@ func TestWrite(t *testing.T) {
 	expect(t, n, 4) // nothing of a batch that fails
 }
 
+// A collection of another API is read, and not changed.
+func TestOwned(t *testing.T) {
+	s := connect(t, NewServer(database(t), &Options{AllowWrite: true, Owned: []string{"plain"}}))
+	for tool, arguments := range map[string]string{
+		"upsert_documents": `{"collection":"plain","documents":[{"id":"new","vector":[1,1]}]}`,
+		"delete_documents": `{"collection":"plain","ids":["a"]}`,
+	} {
+		if _, failure := call[any](t, s, tool, arguments); !strings.Contains(failure, `collection "plain": read-only: it belongs to another API`) {
+			t.Errorf("%s: %s", tool, failure)
+		}
+	}
+	for name, writable := range map[string]bool{"plain": false, "notes": true} {
+		d, failure := call[description](t, s, "describe_collection", `{"collection":"`+name+`"}`)
+		expect(t, failure, "")
+		if d.Writable != writable || name == "plain" && d.Documents != 4 {
+			t.Errorf("%+v", d)
+		}
+	}
+}
+
 func TestErrors(t *testing.T) {
 	s := connect(t, NewServer(database(t), &Options{AllowWrite: true}))
 	for _, tt := range []struct{ tool, arguments, want string }{

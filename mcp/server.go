@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 
@@ -30,6 +31,9 @@ import (
 type Options struct {
 	// AllowWrite adds the tools upsert and delete.
 	AllowWrite bool
+	// Owned names the collections that belong to another API of the database, such as
+	// chroma.Registry: agents may read them, and not change them.
+	Owned []string
 	// Embedders turn texts into vectors for the collections whose pin or lineage names their
 	// provider and model. The model of package embed that needs neither network nor files is always
 	// available.
@@ -239,6 +243,19 @@ func (s *service) collection(name string) (*db.Collection, error) {
 		names = names[:most]
 	}
 	return nil, fmt.Errorf("collection %.100q: %w; existing collections: %q%s", name, db.ErrNotFound, names, more)
+}
+
+// writable reports whether agents may change a collection.
+func (s *service) writable(name string) bool {
+	return s.opts.AllowWrite && !slices.Contains(s.opts.Owned, name)
+}
+
+// target returns the collection to change.
+func (s *service) target(name string) (*db.Collection, error) {
+	if !s.writable(name) {
+		return nil, fmt.Errorf("collection %.100q: %w: it belongs to another API", name, db.ErrReadOnly)
+	}
+	return s.collection(name)
 }
 
 // modelOf returns the model of the vectors of a collection: the model that it is pinned to, or

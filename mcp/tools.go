@@ -230,7 +230,7 @@ func (s *service) describe(ctx context.Context, in describeArgs) (*description, 
 	model, _ := modelOf(info)
 	out := &description{Name: info.Name, Documents: info.Documents, Dim: info.Schema.Dim, Metric: info.Schema.Metric.String(),
 		Provider: model.Provider, Model: model.Model, Words: info.Schema.Text != nil,
-		Embeds: s.embedder(ctx, info) != nil, Writable: s.opts.AllowWrite, Fields: []field{}}
+		Embeds: s.embedder(ctx, info) != nil, Writable: s.writable(info.Name), Fields: []field{}}
 	if info.Schema.Text != nil {
 		out.Language = cmp.Or(info.Schema.Text.Language, "english")
 	}
@@ -547,7 +547,7 @@ type written struct {
 }
 
 func (s *service) upsert(ctx context.Context, in upsertArgs) (*written, error) {
-	c, err := s.collection(in.Collection)
+	c, err := s.target(in.Collection)
 	if err != nil {
 		return nil, err
 	}
@@ -600,7 +600,7 @@ type deleted struct {
 }
 
 func (s *service) delete(ctx context.Context, in deleteArgs) (*deleted, error) {
-	c, err := s.collection(in.Collection)
+	c, err := s.target(in.Collection)
 	if err != nil {
 		return nil, err
 	}

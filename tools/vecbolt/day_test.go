@@ -70,8 +70,9 @@ func TestReply(t *testing.T) {
 }
 
 // agent TOOL JSON [TOKEN] calls a tool of the server as an agent does; agent -pipe TOOL JSON
-// ARGS... one of a command that serves agents. What it returns goes to the file "answer".
-func agent(ts *testscript.TestScript, _ bool, args []string) {
+// ARGS... one of a command that serves agents. What it returns goes to the file "answer"; after "!"
+// that is an error.
+func agent(ts *testscript.TestScript, refused bool, args []string) {
 	ctx := context.Background()
 	var transport sdk.Transport
 	if args[0] == "-pipe" {
@@ -92,7 +93,7 @@ func agent(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 	ts.Check(s.Close())
 	text := r.Content[0].(*sdk.TextContent).Text
-	if r.IsError {
+	if r.IsError != refused {
 		ts.Fatalf("%s: %s", args[0], text)
 	}
 	ts.Check(os.WriteFile(ts.MkAbs("answer"), []byte(text), 0o600))

@@ -56,7 +56,7 @@ func (c *mcpCmd) Run(ctx context.Context, t *tool) error {
 	if err != nil {
 		return err
 	}
-	opts := &mcp.Options{AllowWrite: c.AllowWrite, Embedders: []embed.Embedder{english.New()}}
+	opts := &mcp.Options{AllowWrite: c.AllowWrite, Owned: owned, Embedders: []embed.Embedder{english.New()}}
 	if c.Provider == "" && c.Model != "" {
 		c.Provider = storedProvider(c.Model)
 	}

@@ -118,12 +118,15 @@ func (c *serveCmd) Run(ctx context.Context, t *tool) error {
 	})
 }
 
+// owned are the collections that only the API of Chroma changes.
+var owned = []string{chroma.Registry}
+
 // serve prints the address of l, and answers there until ctx ends.
 func (c *serveCmd) serve(ctx context.Context, t *tool, vdb *db.DB, engine *knowledge.Engine, l net.Listener,
 	opts *server.Options, secure *tls.Config) error {
 	opts.Hosts = c.hosts(l)
 	opts.Extensions = []server.Extension{
-		{Pattern: chroma.Pattern, Writes: chroma.Writes, Owns: []string{chroma.Registry},
+		{Pattern: chroma.Pattern, Writes: chroma.Writes, Owns: owned,
 			Handler: chroma.New(vdb, &chroma.Options{Body: c.MaxBody, Time: c.Timeout, Models: opts.Models})},
 		inspector.Extension(),
 	}
@@ -168,7 +171,7 @@ func (c *serveCmd) engine(log *slog.Logger) (*knowledge.Engine, error) {
 
 // agents is the extension for agents. The permissions of a request decide which tools it offers.
 func (c *serveCmd) agents(vdb *db.DB, engine *knowledge.Engine, models *vectorize.Models) server.Extension {
-	opts := mcp.Options{Bases: engine, Embedders: []embed.Embedder{english.New()}, Models: models}
+	opts := mcp.Options{Bases: engine, Owned: owned, Embedders: []embed.Embedder{english.New()}, Models: models}
 	read := mcp.NewServer(vdb, &opts)
 	write := read
 	if c.MCP == "write" {
