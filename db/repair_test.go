@@ -212,6 +212,28 @@ func TestBackupIsWhole(t *testing.T) {
 	}
 }
 
+// TestBackupBesideAnother begins another backup to the same directory while the database is
+// flushed: the later one is refused, and leaves the files of the other.
+func TestBackupBesideAnother(t *testing.T) {
+	dst := filepath.Join(t.TempDir(), "copy")
+	other := filepath.Join(dst, engine.SegDir)
+	var begin atomic.Bool
+	vdb := open(t, t.TempDir(), &Options{Compaction: Manual, hook: func(vfs.Op) error {
+		if begin.CompareAndSwap(true, false) {
+			return os.MkdirAll(other, 0o700)
+		}
+		return nil
+	}})
+	upsert(t, collection(t, vdb, "c", Schema{Dim: 2}), Document{ID: "a", Vector: []float32{1, 2}})
+	begin.Store(true)
+	if err := vdb.Backup(t.Context(), dst); !errors.Is(err, ErrExists) {
+		t.Errorf("backup: %v", err)
+	}
+	if _, err := os.Stat(other); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestRepairIsWhole fails every step of a repair: no database is left then, and nothing else.
 // What a process that was killed has left is no database either, and is refused.
 func TestRepairIsWhole(t *testing.T) {

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,7 +35,7 @@ func Backup(ctx context.Context, db *engine.Engine, dir string, flush Flush) err
 	made := errors.Is(err, fs.ErrNotExist)
 	switch {
 	case len(entries) > 0:
-		return fmt.Errorf("%w: the directory is not empty", engine.ErrExists)
+		return errNotEmpty
 	case err != nil && !made:
 		return err
 	}
@@ -53,11 +54,17 @@ func Backup(ctx context.Context, db *engine.Engine, dir string, flush Flush) err
 		return err
 	}
 	defer to.Close()
+	// Meanwhile another backup may have begun there. Its files are not to be discarded.
+	if names, err := to.ReadDir("."); err != nil || len(names) > 0 {
+		return cmp.Or(err, errNotEmpty)
+	}
 	if err := fill(ctx, db, to, lsn, led, flush); err != nil {
 		return errors.Join(err, discard(to, made))
 	}
 	return to.SyncDir(".")
 }
+
+var errNotEmpty = fmt.Errorf("%w: the directory is not empty", engine.ErrExists)
 
 // discard removes an incomplete copy, and its directory if that was made for it.
 func discard(to *vfs.FS, made bool) error {
