@@ -143,28 +143,16 @@ func (db *Engine) mayCreate() error {
 	if slices.Contains(names, ManifestDir) && !db.Opts.ReadOnly {
 		return fmt.Errorf("%w: directory %q is a published folder", ErrReadOnly, db.Dir)
 	}
+	if err := RootLost(db.FS); err != nil {
+		return err
+	}
 	other := ""
 	for _, name := range names {
-		left := "" // a file of a database
 		switch {
-		case name == SegDir || name == WALDir:
-			files, err := db.FS.ReadDir(name)
-			if err != nil {
-				return err
-			}
-			if len(files) > 0 {
-				left = name + "/" + files[0]
-			}
-		case name == SumsName:
-			left = name
-		case name == LockName || name == FenceName || name == SocketName || name == TmpDir ||
-			strings.HasPrefix(name, "."):
+		case name == SegDir || name == WALDir || name == LockName || name == FenceName || name == SocketName ||
+			name == TmpDir || strings.HasPrefix(name, "."):
 		default:
 			other = name
-		}
-		if left != "" {
-			return &fileformat.CorruptError{File: MetaName, Offset: -1,
-				Err: fmt.Errorf("missing, but %s is there", left)}
 		}
 	}
 	switch {
@@ -172,6 +160,34 @@ func (db *Engine) mayCreate() error {
 		return fmt.Errorf("%w: %s is not there", ErrNotFound, MetaName)
 	case other != "":
 		return document.Invalidf("directory %q holds %q and no database", db.Dir, other)
+	}
+	return nil
+}
+
+// RootLost returns an error if a directory without meta.bolt holds other files of a database.
+func RootLost(f *vfs.FS) error {
+	names, err := f.ReadDir(".")
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		left := ""
+		switch name {
+		case SegDir, WALDir:
+			files, err := f.ReadDir(name)
+			if err != nil {
+				return err
+			}
+			if len(files) > 0 {
+				left = name + "/" + files[0]
+			}
+		case SumsName:
+			left = name
+		}
+		if left != "" {
+			return &fileformat.CorruptError{File: MetaName, Offset: -1,
+				Err: fmt.Errorf("missing, but %s is there", left)}
+		}
 	}
 	return nil
 }

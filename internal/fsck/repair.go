@@ -1,6 +1,7 @@
 package fsck
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -62,8 +63,11 @@ func (r *repairer) run(src, dst string, opts engine.Options) (err error) {
 		}()
 	}
 	var wreck *meta.Wreck
-	if err = r.why; errors.Is(err, fileformat.ErrCorrupt) {
+	switch err = r.why; {
+	case errors.Is(err, fileformat.ErrCorrupt):
 		wreck, err = meta.Examine(r.fs, engine.MetaName)
+	case errors.Is(err, fs.ErrNotExist):
+		err = cmp.Or(engine.RootLost(r.fs), fmt.Errorf("%w: %s is not there", engine.ErrNotFound, engine.MetaName))
 	}
 	if err != nil {
 		return err

@@ -41,10 +41,10 @@ func hints(line *kong.Context, err error) (all []string) {
 		return strings.Join(words, " ")
 	}
 	switch {
-	case !is(db.ErrCorrupt) || strings.HasPrefix(line.Command(), "repair "):
+	case !is(db.ErrCorrupt):
 	case lost(database):
 		all = append(all, fmt.Sprintf("%s has lost its meta.bolt, which cannot be repaired: restore a backup", quote(database)))
-	default:
+	case !strings.HasPrefix(line.Command(), "repair "):
 		all = append(all, fmt.Sprintf("%q lists all damage, %q copies the intact documents", command("check"),
 			command("repair", "NEW")))
 	}

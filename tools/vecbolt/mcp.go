@@ -100,7 +100,7 @@ func (c *mcpCmd) embedder(ctx context.Context) (embed.Embedder, error) {
 // ragMCPCmd serves the bases of a workspace to agents.
 type ragMCPCmd struct {
 	AllowWrite bool   `help:"Let agents make and configure bases, and learn files below --learn-from."`
-	LearnFrom  string `placeholder:"DIR" help:"With --allow-write: the directory whose files agents may learn."`
+	LearnFrom  string `type:"existingdir" placeholder:"DIR" help:"With --allow-write: the directory whose files agents may learn."`
 }
 
 func (c *ragMCPCmd) Help() string {

@@ -47,7 +47,7 @@ type serveCmd struct {
 	MCP            string        `name:"mcp" default:"off" enum:"off,read,write" placeholder:"WHAT" help:"Serve agents at /mcp, as vecbolt mcp does: ${enum}. Writing also needs the write token."`
 	embedding      `embed:""`
 	Bases          string `placeholder:"DIR" help:"Serve the knowledge bases of this workspace at /bases, and to agents."`
-	LearnFrom      string `placeholder:"DIR" help:"With --bases: let clients that may write learn files below this directory."`
+	LearnFrom      string `type:"existingdir" placeholder:"DIR" help:"With --bases: let clients that may write learn files below this directory."`
 	Log            string `default:"text" enum:"text,json,none" placeholder:"FORMAT" help:"Format of the request log on standard error: ${enum}."`
 }
 
