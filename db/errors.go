@@ -14,7 +14,8 @@ var (
 
 	// ErrLocked is returned by Open when another process has the database open in a way
 	// that excludes this one: see Options.Exclusive. It is also returned by calls that
-	// only the leading process can run.
+	// only the leading process can run, and by those that have waited 10 s for a leading
+	// process that is stopped, where this one cannot take its place.
 	ErrLocked = engine.ErrLocked
 
 	// ErrReadOnly is returned by writes to a database that was opened

@@ -20,6 +20,10 @@ import (
 // Ask the next leader.
 var ErrNotLeader = errors.New("this process does not lead the database")
 
+// ErrStopped is the error of a call that has waited for a leader which is stopped, where this
+// process cannot take its place.
+var ErrStopped = fmt.Errorf("%w that is stopped", engine.ErrLocked)
+
 // sentinels are the errors that are matched in the other process as in this one. The place of an
 // error is its bit in the protocol: a new one goes to the end.
 var sentinels = [...]error{

@@ -45,6 +45,8 @@ type link struct {
 	records []engine.Record // of the present state, until it is adopted
 
 	mu      sync.Mutex
+	cause   error // why taking its place failed
+	given   error // why joining it was given up
 	lost    bool
 	bye     bool // the leader has said that it closes
 	pending map[uint64]*pending
@@ -57,6 +59,7 @@ type pending struct {
 	decided error                       // of decide
 	sent    bool                        // ops that the leader may apply have been sent
 	id      uint64
+	asks    bool // it changes no document: it does not wait for ever for a leader that is stopped
 	parks   bool // it leaves reading to the background
 	done    chan struct{}
 	result  Result
@@ -187,6 +190,11 @@ func (l *link) greet(hello Hello) error {
 func (l *link) receive() (Message, error) {
 	m, err := l.in.Next()
 	if isLost(err) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.given != nil {
+			return nil, l.given
+		}
 		return nil, fmt.Errorf("%w: %w", errNoLeader, err)
 	}
 	if err != nil {
@@ -348,7 +356,7 @@ func (m *Member) elect() *link {
 		} else if m.ctx.Err() == nil {
 			m.opts.Logger.Error("cannot follow the leader, nor lead", "error", err)
 			pause = brokenPause
-			if failed { // the first time, another process may still do better
+			if failed || errors.Is(err, ErrStopped) { // the first time, another process may still do better
 				m.mu.Lock()
 				m.stuck = fmt.Errorf("cannot follow the process that leads, nor lead: %w", cause)
 				m.wake()
@@ -492,7 +500,8 @@ func (m *Member) ask(ctx context.Context, decide func() ([]engine.Op, error), me
 		seen := m.engine.Seen()
 		msg := message(id)
 		_, writes := msg.(WriteOps)
-		p := &pending{decide: decide, sent: writes}
+		_, asks := msg.(Call)
+		p := &pending{decide: decide, sent: writes, asks: asks}
 		again, err := m.request(ctx, l, id, msg, p)
 		if err == errUnanswered {
 			if p.result, err = m.outcome(ctx, m.requestID(id), seen); err == nil {

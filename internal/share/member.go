@@ -16,10 +16,13 @@ import (
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
+// openTime is how long Open waits for the process that holds the lock to listen or, if it is
+// stopped, to answer. So do calls that need its answer and write nothing. Tests change it.
+var openTime = 10 * time.Second
+
 const (
-	// openTime is how long Open waits for the process that holds the lock to listen, and
-	// readersTime for readers that hold it: other processes hold it for moments.
-	openTime    = 10 * time.Second
+	// readersTime is how long Open waits for readers that hold the lock: other processes hold it
+	// for moments.
 	readersTime = 250 * time.Millisecond
 	// lookTime is how long a call of a reader waits for a leader that recovers the database.
 	lookTime = time.Second
@@ -112,6 +115,9 @@ func Open(dir string, opts engine.Options, self Process) (*Member, error) {
 
 // notShared is the error of a lock whose holder cannot be followed.
 func notShared(locked, joined error) error {
+	if errors.Is(joined, ErrStopped) { // it would share it
+		return joined
+	}
 	return fmt.Errorf("%w; it does not share it: %w", locked, joined)
 }
 

@@ -177,6 +177,7 @@ func (m *Member) await(ctx context.Context, l *link, p *pending) error {
 	}
 	look := time.NewTimer(patience)
 	defer look.Stop()
+	var since time.Time // when the leader was found stopped
 	for {
 		select {
 		case <-p.done:
@@ -187,7 +188,14 @@ func (m *Member) await(ctx context.Context, l *link, p *pending) error {
 			}
 			turn = l.park(p)
 		case <-look.C:
-			m.depose(l) // if the leader is stopped
+			switch m.depose(l); { // if the leader is stopped
+			case !p.asks || !stopped(l.pid):
+				since = time.Time{}
+			case since.IsZero():
+				since = time.Now()
+			case time.Since(since) > openTime:
+				return l.stopped()
+			}
 			look.Reset(patience)
 		case <-ctx.Done():
 			return ctx.Err()

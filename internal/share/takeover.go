@@ -3,6 +3,7 @@ package share
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/vecbolt/vecbolt/internal/engine"
@@ -52,17 +53,13 @@ func (m *Member) depose(l *link) bool {
 		return false
 	}
 	if m.opts.ReadOnly { // it changes no file, so it waits
-		late := m.link.Load() != l && time.Since(l.since) > openTime
-		if late {
-			l.socket.cut()
-		}
-		return late
+		return m.giveUp(l)
 	}
 	m.deposing.Lock()
 	defer m.deposing.Unlock()
 	first := l.failed.IsZero()
 	if !first && time.Since(l.failed) < brokenPause {
-		return false
+		return m.giveUp(l)
 	}
 	switch err := engine.Depose(m.path, l.token); {
 	case err == nil:
@@ -72,10 +69,38 @@ func (m *Member) depose(l *link) bool {
 			m.opts.Logger.Error("cannot take the place of the leader, which is stopped", "process", l.pid, "error", err)
 		}
 		l.failed = time.Now()
-		return false
+		l.mu.Lock()
+		l.cause = err
+		l.mu.Unlock()
+		return m.giveUp(l)
 	}
 	l.socket.cut()
 	return true
+}
+
+// giveUp ends a link to a leader that is stopped if it has been waited for long enough while it was
+// joined, and reports that.
+func (m *Member) giveUp(l *link) bool {
+	if m.link.Load() == l || time.Since(l.since) < openTime {
+		return false
+	}
+	err := l.stopped()
+	l.mu.Lock()
+	l.given = err
+	l.mu.Unlock()
+	l.socket.cut()
+	return true
+}
+
+// stopped returns the error of a leader that is stopped.
+func (l *link) stopped() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	err := fmt.Errorf("%w: process %d leads and does not answer", ErrStopped, l.pid)
+	if l.cause != nil {
+		err = fmt.Errorf("%w; this one cannot take its place: %w", err, l.cause)
+	}
+	return err
 }
 
 // look notices a change of the leader that no message tells. Calls begin with it. A reader joins a

@@ -14,6 +14,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/internal/errtext"
+	"github.com/vecbolt/vecbolt/internal/share"
 	"github.com/vecbolt/vecbolt/rag/embed/models"
 	"github.com/vecbolt/vecbolt/rag/knowledge"
 )
@@ -52,7 +53,10 @@ func hints(line *kong.Context, err error) (all []string) {
 		all = append(all, fmt.Sprintf("%q creates or changes the text index of a collection",
 			command("text-index", argument(line, "collection"))))
 	}
-	if is(db.ErrLocked) {
+	switch {
+	case is(share.ErrStopped):
+		all = append(all, "let that process go on (fg, kill -CONT) or end it; a command that writes takes its place if it can")
+	case is(db.ErrLocked):
 		all = append(all, "processes share a database; this one is held alone, or this command is for the process that leads: "+
 			"end that process, or ask it if it is \"vecbolt serve\"")
 	}
