@@ -470,3 +470,43 @@ func TestWorkingDirectory(t *testing.T) {
 	}
 	alone(t, parent, "db", "copy")
 }
+
+// TestDirectoryReplaced puts another database in the place of one that a process follows. When its
+// leader ends, that process says so, and does not take the other files for damaged ones.
+func TestDirectoryReplaced(t *testing.T) {
+	bounded(t)
+	for _, led := range []bool{false, true} {
+		t.Run(fmt.Sprintf("led=%v", led), func(t *testing.T) {
+			ctx, parent := t.Context(), t.TempDir()
+			dir, other := filepath.Join(parent, "db"), filepath.Join(parent, "other")
+			for _, at := range []string{dir, other} {
+				vdb := open(t, at, nil)
+				upsert(t, collection(t, vdb, "c", Schema{Dim: 1}), Document{ID: at, Vector: []float32{1}})
+				if err := vdb.Close(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			leader, follower := openBoth(t, dir)
+			if err := errors.Join(os.Rename(dir, dir+".old"), os.Rename(other, dir)); err != nil {
+				t.Fatal(err)
+			}
+			if led {
+				open(t, dir, nil)
+			}
+			if err := leader.Close(); err != nil {
+				t.Fatal(err)
+			}
+			c := collectionOf(t, follower, "c")
+			_, err := c.Insert(ctx, Document{ID: "new", Vector: []float32{1}})
+			if !errors.Is(err, engine.ErrReplaced) || !errors.Is(err, ErrClosed) || errors.Is(err, ErrCorrupt) {
+				t.Error(err)
+			}
+			if _, err := c.Get(ctx, dir, WithVector); err != nil {
+				t.Error(err)
+			}
+			if err := follower.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

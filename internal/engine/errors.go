@@ -30,6 +30,10 @@ var (
 	ErrUnknown           = errors.New("write outcome unknown")
 )
 
+// ErrReplaced is the error of a process that is to go on with the files of another database than it
+// has open.
+var ErrReplaced = fmt.Errorf("%w: the directory was replaced", ErrClosed)
+
 // A DimensionError says that a vector does not have the dimension of its collection. It matches
 // ErrDimensionMismatch.
 type DimensionError struct {

@@ -298,8 +298,12 @@ func (db *Engine) load(store *meta.Store) (err error) {
 	if err != nil {
 		return err
 	}
-	if db.Cur == nil {
+	switch {
+	case db.Cur == nil:
 		db.Identity = state.DB
+	case db.Identity != state.DB: // its segments are sound, but not of this database
+		return fmt.Errorf("%w: %q has database %x now, not %x: open it again",
+			ErrReplaced, db.Dir, state.DB, db.Identity)
 	}
 	ids := &db.ids
 	if db.Folder == nil || db.Cur == nil {

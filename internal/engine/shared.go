@@ -612,10 +612,6 @@ func (db *Engine) loadAgain(m meta.Options, o wal.Options) (store *meta.Store, t
 	if err := db.load(store); err != nil {
 		return nil, tail, errors.Join(err, store.Close())
 	}
-	if db.State.DB != db.Identity {
-		return nil, tail, &fileformat.CorruptError{File: MetaName, Offset: -1,
-			Err: fmt.Errorf("of database %x, not %x: the directory was replaced", db.State.DB, db.Identity)}
-	}
 	if !m.ReadOnly {
 		err = db.sweep()
 	}

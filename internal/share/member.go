@@ -115,7 +115,7 @@ func Open(dir string, opts engine.Options, self Process) (*Member, error) {
 
 // notShared is the error of a lock whose holder cannot be followed.
 func notShared(locked, joined error) error {
-	if errors.Is(joined, ErrStopped) { // it would share it
+	if errors.Is(joined, ErrStopped) || errors.Is(joined, engine.ErrReplaced) { // it would share it
 		return joined
 	}
 	return fmt.Errorf("%w; it does not share it: %w", locked, joined)
