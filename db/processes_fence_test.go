@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -508,5 +509,30 @@ func TestDirectoryReplaced(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// TestDirectoryRemoved removes the directory of an open database: the next write fails, because
+// nothing could find it again, and so do all further ones.
+func TestDirectoryRemoved(t *testing.T) {
+	ctx, dir := t.Context(), filepath.Join(t.TempDir(), "db")
+	vdb, err := Open(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer vdb.Close() // it says that it cannot flush
+	c := collection(t, vdb, "c", Schema{})
+	upsert(t, c, Document{ID: "before"})
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		_, err := c.Insert(ctx, Document{ID: "after"})
+		if !errors.Is(err, ErrUnknown) || !strings.Contains(err.Error(), "was removed from "+dir) {
+			t.Error(err)
+		}
+	}
+	if _, err := c.Get(ctx, "before", WithText); err != nil {
+		t.Error(err)
 	}
 }

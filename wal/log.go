@@ -304,7 +304,7 @@ func (l *Log) flush() error {
 }
 
 // Sync makes all appended records durable. If it fails, it is unknown which of them are; the log is
-// then poisoned.
+// then poisoned. It fails if somebody has removed the file.
 func (l *Log) Sync() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -320,6 +320,10 @@ func (l *Log) sync() error {
 	}
 	if err := l.f.Sync(); err != nil {
 		l.err = fmt.Errorf("wal: sync: %w", err)
+		return l.err
+	}
+	if l.f.Removed() { // with the whole directory, say: no Replay will find it
+		l.err = fmt.Errorf("wal: sync: the file %s was removed from %s", l.f.Name(), l.o.FS.Path())
 		return l.err
 	}
 	l.durable = l.last

@@ -31,6 +31,15 @@ func control(f *os.File, call func(fd int) error) error {
 	return err
 }
 
+// links returns the number of names of f, 1 if it is unknown.
+func links(f *os.File) (n uint64) {
+	var st unix.Stat_t
+	if err := control(f, func(fd int) error { return unix.Fstat(fd, &st) }); err != nil {
+		return 1
+	}
+	return uint64(st.Nlink)
+}
+
 // syncDir syncs a directory; tried is false if the sync was not attempted.
 func syncDir(root *os.Root, name string) (tried bool, err error) {
 	d, err := openDir(root, name)

@@ -19,6 +19,8 @@ func startWriting(*os.File) {}
 
 func preallocate(*os.File, int64) (bool, error) { return false, nil }
 
+func links(*os.File) uint64 { return 1 }
+
 // syncDir does nothing: NTFS journals its directories, and they cannot be flushed by callers.
 func syncDir(*os.Root, string) (tried bool, err error) { return false, nil }
 

@@ -532,6 +532,21 @@ func (f *File) Sync() error {
 	})
 }
 
+// Removed reports whether the file has lost its last name, so that nobody can open it again. Files
+// in memory have none, and Windows keeps the name of a file that is open.
+func (f *File) Removed() bool {
+	if f.fs.path == "" || links(f.f) > 0 {
+		return false
+	}
+	// Not every file system counts links.
+	own, err := f.f.Stat()
+	if err != nil {
+		return false
+	}
+	there, err := f.fs.in().Stat(f.name)
+	return errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(own, there)
+}
+
 // Truncate sets the size. A file that is mapped anywhere must never be made shorter.
 func (f *File) Truncate(size int64) error {
 	return f.change(Op{Kind: OpTruncate, Name: f.name, Len: int(size)}, func() error { return f.f.Truncate(size) })

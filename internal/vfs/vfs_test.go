@@ -45,6 +45,39 @@ func ok(t *testing.T, err error) {
 	}
 }
 
+// TestRemoved: a file that has another name, or was renamed, has not been removed, nor one in
+// memory.
+func TestRemoved(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("Windows keeps the name of a file that is open")
+	}
+	f := open(t, nil)
+	a := must[*File](t)(f.Create("a"))
+	defer a.Close()
+	removed := func(step string, want bool) {
+		t.Helper()
+		if got := a.Removed(); got != want {
+			t.Errorf("%s: %v", step, got)
+		}
+	}
+	removed("created", false)
+	ok(t, os.Link(filepath.Join(f.Path(), "a"), filepath.Join(f.Path(), "b")))
+	ok(t, f.Remove("a"))
+	removed("under another name", false)
+	ok(t, f.Remove("b"))
+	removed("removed", true)
+	b := must[*File](t)(f.Create("a"))
+	defer b.Close()
+	removed("with another file under its name", true)
+	m := NewMemory(nil)
+	defer m.Close()
+	c := must[*File](t)(m.Create("a"))
+	defer c.Close()
+	if c.Removed() {
+		t.Error("in memory")
+	}
+}
+
 func TestFiles(t *testing.T) {
 	f := open(t, nil)
 	ok(t, f.Mkdir("seg"))
