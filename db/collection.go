@@ -264,9 +264,9 @@ func (c *Collection) apply(ctx context.Context, b *Batch) (deleted int, err erro
 	return c.db.apply(ctx, b)
 }
 
-// Upsert writes documents, all or none, replacing documents with the same ids. It returns
-// all ids, including generated ones. Vectors are not kept, but must not change during the
-// call.
+// Upsert writes documents, all or none, replacing documents with the same ids; of two with
+// one id the last stays. It returns all ids, including generated ones. Vectors are not kept,
+// but must not change during the call.
 func (c *Collection) Upsert(ctx context.Context, docs ...Document) ([]string, error) {
 	b, _, err := c.write(ctx, func(b *Batch, name string) {
 		b.expect(docs)

@@ -260,7 +260,8 @@ func TestInsertUpsertPatchDelete(t *testing.T) {
 			if _, err := c.Insert(ctx, Document{ID: "new"}, Document{ID: "a"}); !errors.Is(err, ErrExists) || !strings.Contains(err.Error(), `"a"`) {
 				t.Fatalf("insert of a taken id: %v", err)
 			}
-			if _, err := c.Insert(ctx, Document{ID: "twice"}, Document{ID: "twice"}); !errors.Is(err, ErrExists) {
+			if _, err := c.Insert(ctx, Document{ID: "twice"}, Document{ID: "twice"}); !errors.Is(err, ErrExists) ||
+				!strings.HasSuffix(err.Error(), "the batch has this id twice") {
 				t.Fatalf("insert of the same id twice: %v", err)
 			}
 			if must(c.Info()).Documents != 1 {

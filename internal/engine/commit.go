@@ -461,6 +461,8 @@ func (g *Group) resolve(r *request) (err error) {
 			continue
 		case o.Kind == OpDelete:
 			r.deleted++
+		case o.Insert && current != 0 && g.own[docKey{o.Coll, o.ID}] != nil:
+			return fmt.Errorf("%w: document %q in collection %q: the batch has this id twice", ErrExists, o.ID, def.Name)
 		case o.Insert && current != 0:
 			return fmt.Errorf("%w: document %q in collection %q", ErrExists, o.ID, def.Name)
 		case o.Patch != nil && current == 0:
