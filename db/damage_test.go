@@ -12,6 +12,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"runtime/metrics"
 	"slices"
@@ -596,7 +597,7 @@ func (p *patient) decode(h hurt) string {
 		store, err = meta.Open(db.engine.FS, engine.MetaName, meta.Options{ReadOnly: true, Verify: p.v.name == "killed"})
 		if err == nil {
 			var found error
-			err = store.Check(context.Background(), func(_, bucket, key, detail string) {
+			err = store.Check(context.Background(), func(_ string, _ int64, bucket, key, detail string) {
 				found = fmt.Errorf("%s %s: %s", bucket, key, detail)
 			})
 			err = errors.Join(err, found, store.Close())
@@ -817,5 +818,44 @@ func TestDamage(t *testing.T) {
 				t.Error("hardly any damage was noticed")
 			}
 		})
+	}
+}
+
+// TestDamagedPageIsOneProblem: a page of meta.bolt that is in the way of many documents is reported
+// once, with their number.
+func TestDamagedPageIsOneProblem(t *testing.T) {
+	dir := t.TempDir()
+	vdb := open(t, dir, nil)
+	c := collection(t, vdb, "c", Schema{Dim: 1})
+	for i := range 300 {
+		upsert(t, c, Document{ID: fmt.Sprint("d", i), Text: fmt.Sprint("text ", i), Vector: []float32{1}})
+	}
+	if err := vdb.Close(); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, engine.MetaName)
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[bytes.Index(b, []byte("text 150"))] ^= 1
+	if err := os.WriteFile(file, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, level := range []CheckLevel{CheckBytes, CheckDeep} {
+		report, err := CheckFiles(t.Context(), dir, level)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var pages []string
+		for _, p := range report.Problems {
+			if p.File == engine.MetaName && strings.Contains(p.Detail, "page ") {
+				pages = append(pages, p.String())
+			}
+		}
+		want := regexp.MustCompile(`^meta\.bolt at offset \d+: page \d+: checksum mismatch; documents that cannot be read: \d\d+$`)
+		if len(pages) != 1 || !want.MatchString(pages[0]) {
+			t.Errorf("%q", pages)
+		}
 	}
 }

@@ -346,7 +346,7 @@ func metaDump(s *meta.Store) (string, error) {
 }
 
 func metaProblems(s *meta.Store) (problems []string, err error) {
-	err = s.Check(context.Background(), func(file, bucket, key, detail string) {
+	err = s.Check(context.Background(), func(file string, _ int64, bucket, key, detail string) {
 		problems = append(problems, fmt.Sprintf("%s %s %s: %s", file, bucket, key, detail))
 	})
 	return problems, err

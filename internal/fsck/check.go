@@ -53,6 +53,7 @@ func Check(ctx context.Context, db *engine.Engine, level Level) (*Report, error)
 			c.report.problem(err)
 		}
 	}
+	c.report.tell()
 	for i, p := range c.report.Problems {
 		c.report.Problems[i] = located(p, c.manifest)
 	}
@@ -73,8 +74,8 @@ type checker struct {
 
 // store checks meta.bolt: its pages, checksums, digests and counts.
 func (c *checker) store() error {
-	return c.ver.Files.Store.Check(c.ctx, func(file, bucket, key, detail string) {
-		c.report.add(recordProblem(file, bucket, key, detail))
+	return c.ver.Files.Store.Check(c.ctx, func(file string, offset int64, bucket, key, detail string) {
+		c.report.add(recordProblem(file, offset, bucket, key, detail))
 	})
 }
 
@@ -210,7 +211,7 @@ func (c *checker) part(v *engine.View, p *engine.Part) (live int, err error) {
 		err := c.ver.Read(func(tx *meta.Tx) error {
 			for _, row := range batch {
 				if err := c.row(tx, v, p, row, cols); err != nil {
-					c.report.problem(err)
+					c.report.document(err)
 				}
 			}
 			return nil

@@ -85,8 +85,8 @@ func (x *fileChecker) run(dir string, why error) error {
 
 // listed checks meta.bolt and the files that it lists.
 func (x *fileChecker) listed() error {
-	err := x.store.Check(x.ctx, func(file, bucket, key, detail string) {
-		x.report.add(located(recordProblem(file, bucket, key, detail), x.version))
+	err := x.store.Check(x.ctx, func(file string, offset int64, bucket, key, detail string) {
+		x.report.add(located(recordProblem(file, offset, bucket, key, detail), x.version))
 	})
 	if err != nil {
 		return err

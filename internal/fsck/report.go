@@ -16,6 +16,8 @@ type Report struct {
 	Collections int
 	Documents   int
 	Segments    int
+
+	hit map[Problem]int // documents that cannot be read, by the problem; 0 for one of another kind
 }
 
 // A Problem is one thing that a check found wrong.
@@ -47,9 +49,33 @@ type Lost struct {
 // maxProblems bounds a report: a broken disk can yield any number of problems.
 const maxProblems = 1000
 
+// add adds a problem, once.
 func (r *Report) add(p Problem) {
-	if len(r.Problems) < maxProblems {
+	if _, known := r.hit[p]; !known && len(r.Problems) < maxProblems {
+		if r.hit == nil {
+			r.hit = map[Problem]int{}
+		}
+		r.hit[p] = 0
 		r.Problems = append(r.Problems, p)
+	}
+}
+
+// document adds the problems of one document. A page may be in the way of many.
+func (r *Report) document(err error) {
+	for _, err := range flatten(err) {
+		p := problemOf(err)
+		if r.add(p); p.Offset >= 0 {
+			r.hit[p]++
+		}
+	}
+}
+
+// tell adds the number of documents to each place that is in the way of some.
+func (r *Report) tell() {
+	for i, p := range r.Problems {
+		if n := r.hit[p]; n > 0 {
+			r.Problems[i].Detail += fmt.Sprintf("; documents that cannot be read: %d", n)
+		}
 	}
 }
 
@@ -99,12 +125,13 @@ func passedOver(err error, taken uint64) Problem {
 	return p
 }
 
-// recordProblem describes damage in meta.bolt. bucket and key are empty where they do not apply.
-func recordProblem(file, bucket, key, detail string) Problem {
+// recordProblem describes damage in meta.bolt. bucket and key are empty and offset is -1 where they
+// do not apply.
+func recordProblem(file string, offset int64, bucket, key, detail string) Problem {
 	if where := strings.TrimSpace(bucket + " " + key); where != "" {
 		detail = where + ": " + detail
 	}
-	return Problem{File: file, Offset: -1, Detail: detail}
+	return Problem{File: file, Offset: offset, Detail: detail}
 }
 
 // flatten takes joined errors apart.

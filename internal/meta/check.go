@@ -73,12 +73,12 @@ const checkEvery = 1024
 
 // Check reads the whole file and reports damage: pages, checksums, digests, counts, and broken
 // references between ids and documents, segments and dead rows, and unused numbers. bucket and key
-// are empty where they do not apply. It returns an error if the check could not be completed, or
-// ctx has ended. View continues during a check; Update waits.
+// are empty and offset is -1 where they do not apply. It returns an error if the check could not be
+// completed, or ctx has ended. View continues during a check; Update waits.
 //
 // A damaged root page is reported although the other root replaces it. A crash may leave such a
 // page, until the next Update.
-func (s *Store) Check(ctx context.Context, report func(file, bucket, key, detail string)) error {
+func (s *Store) Check(ctx context.Context, report func(file string, offset int64, bucket, key, detail string)) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	s.mu.RLock()
@@ -97,7 +97,7 @@ func (s *Store) Check(ctx context.Context, report func(file, bucket, key, detail
 	})
 	var bad *fileformat.CorruptError
 	if errors.As(err, &bad) {
-		c.report(s.name, "", "", bad.Err.Error())
+		c.report(s.name, -1, "", "", bad.Err.Error())
 		return nil
 	}
 	return err
@@ -106,7 +106,7 @@ func (s *Store) Check(ctx context.Context, report func(file, bucket, key, detail
 type checker struct {
 	store  *Store
 	ctx    context.Context
-	report func(file, bucket, key, detail string)
+	report func(file string, offset int64, bucket, key, detail string)
 	tx     *Tx
 	seen   int
 
@@ -137,20 +137,20 @@ func (c *checker) pages() (whole bool, err error) {
 	if err == nil {
 		for i := range roots {
 			if roots[i].Err != nil {
-				c.report(name, "", "", fmt.Sprintf("root in page %d: %v", i, roots[i].Err))
+				c.report(name, -1, "", "", fmt.Sprintf("root in page %d: %v", i, roots[i].Err))
 			}
 		}
 		err = boltcheck.Check(f, size)
 	}
 	if p := c.store.sums.Load(); p != nil && err == nil {
-		var errs []error
+		var errs []*fileformat.CorruptError
 		errs, err = p.bad()
 		for _, bad := range errs {
-			c.report(name, "", "", bad.Error())
+			c.report(bad.File, bad.Offset, "", "", bad.Err.Error())
 		}
 	}
 	if errors.As(err, &bad) {
-		c.report(name, "", "", err.Error())
+		c.report(name, -1, "", "", err.Error())
 		return false, nil
 	}
 	return err == nil, damage(name, err)
@@ -158,7 +158,7 @@ func (c *checker) pages() (whole bool, err error) {
 
 // bad reports a record.
 func (c *checker) bad(t *table, key []byte, format string, args ...any) {
-	c.report(c.store.name, bucketName(t.tag, t.coll), showKey(t.tag, key), fmt.Sprintf(format, args...))
+	c.report(c.store.name, -1, bucketName(t.tag, t.coll), showKey(t.tag, key), fmt.Sprintf(format, args...))
 }
 
 // pause returns the error of the context, checked every checkEvery calls.
@@ -194,9 +194,10 @@ func (c *checker) each(t *table, want *tally, fn func(key, payload []byte) error
 	switch {
 	case want == nil:
 	case sum.count != want.count:
-		c.report(c.store.name, bucketName(t.tag, t.coll), "", fmt.Sprintf("%d records, want %d", sum.count, want.count))
+		c.report(c.store.name, -1, bucketName(t.tag, t.coll), "",
+			fmt.Sprintf("%d records, want %d", sum.count, want.count))
 	case sum.digest != want.digest:
-		c.report(c.store.name, bucketName(t.tag, t.coll), "",
+		c.report(c.store.name, -1, bucketName(t.tag, t.coll), "",
 			"records are not those that were written: digest mismatch")
 	}
 	return nil
@@ -279,7 +280,7 @@ func (c *checker) buckets() error {
 	}
 	return c.tx.bolt.ForEach(func(name []byte, _ *bbolt.Bucket) error {
 		if !known[string(name)] {
-			c.report(c.store.name, string(name), "", "unknown bucket")
+			c.report(c.store.name, -1, string(name), "", "unknown bucket")
 		}
 		return nil
 	})
@@ -420,7 +421,7 @@ func (c *checker) documents() error {
 			refs = *c.refs[id]
 		}
 		if refs != there {
-			c.report(c.store.name, bucketName(tagDocuments, id), "",
+			c.report(c.store.name, -1, bucketName(tagDocuments, id), "",
 				fmt.Sprintf("%d documents, but ids and history name %d, not each one once", there.count, refs.count))
 		}
 	}

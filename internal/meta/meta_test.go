@@ -80,7 +80,7 @@ func view(t testing.TB, s *Store, fn func(tx *Tx) error) {
 func problemsOf(t testing.TB, s *Store) []string {
 	t.Helper()
 	var problems []string
-	err := s.Check(t.Context(), func(file, bucket, key, detail string) {
+	err := s.Check(t.Context(), func(file string, _ int64, bucket, key, detail string) {
 		if file != s.name {
 			t.Errorf("Check reports file %q", file)
 		}

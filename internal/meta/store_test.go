@@ -285,7 +285,7 @@ func TestTruncated(t *testing.T) {
 		if err := s.CopyTo(s.fs, "copy"); err == nil {
 			t.Error("CopyTo of half a file succeeds")
 		}
-		if err := s.Check(t.Context(), func(_, _, _, _ string) {}); err != nil {
+		if err := s.Check(t.Context(), func(string, int64, string, string, string) {}); err != nil {
 			wantCorrupt(t, "Check", err)
 		}
 		if err := s.Rewrite(); err == nil {
@@ -383,7 +383,7 @@ func TestCheckStops(t *testing.T) {
 	})
 	ctx, cancel := contextWithCancel(t)
 	cancel()
-	wantError(t, "Check", s.Check(ctx, func(_, _, _, _ string) {}), ctx.Err())
+	wantError(t, "Check", s.Check(ctx, func(string, int64, string, string, string) {}), ctx.Err())
 }
 
 // TestRewriteLeavesTwoRoots damages the newest root right after a rewrite: the other root must have

@@ -161,11 +161,10 @@ func (p *pageSums) verifyAll() error {
 }
 
 // bad returns an error for each damaged page.
-func (p *pageSums) bad() (errs []error, err error) {
+func (p *pageSums) bad() (errs []*fileformat.CorruptError, err error) {
 	err = eachPage(p.file, uint64(len(p.sums)), func(page uint64, b []byte) error {
 		if page >= 2 && p.sums[page] != 0 && codec.CRC(b) != p.sums[page] {
-			errs = append(errs, fmt.Errorf("page %d, offset %d: %w", page, page*boltcheck.PageSize,
-				fileformat.ErrChecksum))
+			errs = append(errs, badPage(p.name, page, fileformat.ErrChecksum))
 		}
 		return nil
 	})

@@ -161,7 +161,7 @@ func pagesOf(tx *bbolt.Tx, name string, sums *pageSums) pages {
 func (p *pages) invalid(page uint64, err error) error { return badPage(p.name, page, err) }
 
 // badPage returns the error of a damaged page; 0 is a page that is not known.
-func badPage(file string, page uint64, err error) error {
+func badPage(file string, page uint64, err error) *fileformat.CorruptError {
 	if page == 0 {
 		return &fileformat.CorruptError{File: file, Offset: -1, Err: err}
 	}
