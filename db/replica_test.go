@@ -1001,7 +1001,8 @@ func TestRepairFolder(t *testing.T) {
 		to := filepath.Join(t.TempDir(), "new")
 		r, err := Repair(t.Context(), folder, to)
 		if tc.version == 0 {
-			if !errors.Is(err, ErrCorrupt) {
+			if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), tc.damaged) ||
+				!strings.Contains(err.Error(), "publish the database again") {
 				t.Errorf("%s: repair: %+v, %v", tc.what, r, err)
 			}
 			continue

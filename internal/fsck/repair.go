@@ -44,6 +44,10 @@ type repairer struct {
 
 func (r *repairer) run(src, dst string, opts engine.Options) (err error) {
 	if r.place, err = look(src); err != nil {
+		if unusable := (*engine.VersionError)(nil); errors.As(err, &unusable) {
+			err = fmt.Errorf("%w; no version tells which files belong together: publish the database again, "+
+				"or copy the folder anew", err)
+		}
 		return err
 	}
 	defer r.close()
