@@ -64,8 +64,9 @@ func (r *Report) add(p Problem) {
 func (r *Report) document(err error) {
 	for _, err := range flatten(err) {
 		p := problemOf(err)
-		if r.add(p); p.Offset >= 0 {
-			r.hit[p]++
+		r.add(p)
+		if n, listed := r.hit[p]; listed && p.Offset >= 0 {
+			r.hit[p] = n + 1
 		}
 	}
 }
