@@ -1,6 +1,7 @@
 package db
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/vecbolt/vecbolt/internal/document"
@@ -16,7 +17,7 @@ const MaxBatchLen = 512 << 20
 // safe for concurrent use. The first invalid write sticks: DB.Apply returns its error and
 // writes nothing.
 //
-// Vectors are not copied: they must not change before Apply returns.
+// Vectors are not copied: they must not change before Apply returns. All else is.
 type Batch struct {
 	ops []engine.Op
 	buf []byte // stored documents of all puts, end to end
@@ -43,12 +44,19 @@ func (b *Batch) Insert(collection string, d Document) { b.put(collection, d, tru
 // Patch changes a document of the named collection. Apply fails with ErrNotFound, and
 // writes nothing, if the document does not exist.
 func (b *Batch) Patch(collection string, p Patch) {
-	o := engine.Op{Kind: engine.OpPut, Collection: collection, ID: p.ID, Vec: p.Vector,
-		Patch: &engine.Patch{Text: p.Text, Set: p.Set, Unset: p.Unset}}
 	if b.fail(document.ValidateID(p.ID)) || b.fail(document.ValidateVector(p.ID, p.Vector)) {
 		return
 	}
-	b.ops = append(b.ops, o)
+	set, err := document.Canonical(p.Set)
+	if err != nil {
+		b.fail(fmt.Errorf("document %q: %w", p.ID, err))
+		return
+	}
+	patch := &engine.Patch{Set: set, Unset: slices.Clone(p.Unset)}
+	if p.Text != nil {
+		patch.Text = new(*p.Text)
+	}
+	b.ops = append(b.ops, engine.Op{Kind: engine.OpPut, Collection: collection, ID: p.ID, Vec: p.Vector, Patch: patch})
 	b.grow(4 * len(p.Vector))
 }
 

@@ -1,20 +1,23 @@
 package db
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 )
 
-// Changes that a caller makes to returned collection metadata do not reach the database.
-func TestCollectionMetadataAreCopies(t *testing.T) {
+// Changes that a caller makes to the metadata or the text index of a returned collection do not
+// reach the database.
+func TestCollectionsAreCopies(t *testing.T) {
 	vdb, err := Open(t.TempDir(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer vdb.Close()
-	want := Metadata{"a": int64(1), "deep": map[string]any{"list": []any{"x"}}}
-	c, err := vdb.CreateCollection(t.Context(), "c", Schema{}, want)
+	want := CollectionInfo{Name: "c", Metadata: Metadata{"a": int64(1), "deep": map[string]any{"list": []any{"x"}}},
+		Schema: Schema{Text: &TextIndex{Language: "german", Fields: []string{"title"}, K1: new(1.5)}}}
+	c, err := vdb.CreateCollection(t.Context(), want.Name, want.Schema, want.Metadata)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,18 +26,47 @@ func TestCollectionMetadataAreCopies(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	for name, give := range map[string]func() Metadata{
-		"Info":                 func() Metadata { return must(c.Info()).Metadata },
-		"Collections":          func() Metadata { return must(vdb.Collections())[0].Metadata },
-		"Snapshot.Collections": func() Metadata { return must(s.Collections())[0].Metadata },
-		"Stats":                func() Metadata { return must(vdb.Stats()).Collections[0].Metadata },
+	for name, give := range map[string]func() CollectionInfo{
+		"Info":                 func() CollectionInfo { return must(c.Info()) },
+		"Collections":          func() CollectionInfo { return must(vdb.Collections())[0] },
+		"Snapshot.Collections": func() CollectionInfo { return must(s.Collections())[0] },
+		"Stats":                func() CollectionInfo { return must(vdb.Stats()).Collections[0].CollectionInfo },
 	} {
-		m := give()
-		list := m["deep"].(map[string]any)["list"].([]any)
+		info := give()
+		list := info.Metadata["deep"].(map[string]any)["list"].([]any)
 		list[0] = "changed"
-		delete(m, "a")
+		delete(info.Metadata, "a")
+		text := info.Schema.Text
+		text.Language, text.Fields[0], *text.K1 = "none", "changed", 9
 		if diff := cmp.Diff(want, give()); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
+	}
+}
+
+// A batch keeps copies of all but vectors: what a caller reuses does not change earlier writes.
+func TestBatchKeepsCopies(t *testing.T) {
+	c := collection(t, open(t, t.TempDir(), nil), "c", Schema{})
+	upsert(t, c, Document{ID: "1"}, Document{ID: "2", Metadata: Metadata{"old": 1, "older": 1}})
+	meta, text, unset := Metadata{"tags": []any{"a"}}, "one", []string{"old"}
+	var b Batch
+	for i, tag := range []string{"a", "b"} {
+		meta["tags"].([]any)[0] = tag
+		text = tag
+		b.Patch("c", Patch{ID: fmt.Sprint(i + 1), Text: &text, Set: meta, Unset: unset})
+		b.Upsert("c", Document{ID: fmt.Sprint(i + 3), Text: text, Metadata: meta})
+	}
+	meta["tags"].([]any)[0], text, unset[0] = "changed", "changed", "older"
+	if err := c.db.Apply(t.Context(), &b); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]Document{
+		"1": {ID: "1", Text: "a", Metadata: Metadata{"tags": []any{"a"}}},
+		"2": {ID: "2", Text: "b", Metadata: Metadata{"tags": []any{"b"}, "older": int64(1)}},
+		"3": {ID: "3", Text: "a", Metadata: Metadata{"tags": []any{"a"}}},
+		"4": {ID: "4", Text: "b", Metadata: Metadata{"tags": []any{"b"}}},
+	}
+	if diff := cmp.Diff(want, dump(t, c)); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
 	}
 }

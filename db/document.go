@@ -35,9 +35,10 @@ type Document struct {
 
 // Metadata describes a document. Values are string, bool, int64, float64, nil, lists
 // ([]any) of these, and nested maps (map[string]any), whose fields filters address by
-// dotted path. Other integer, float, slice and map types are converted on writes; NaN and
-// infinity are refused. A key must not be empty or start with "$". A key may contain
-// dots: "a.b" is the same path as b nested in a, and a document with both is refused.
+// dotted path. Other integer, float, slice and map types are converted on writes, except
+// []byte; NaN and infinity are refused. A key must not be empty or start with "$". A key
+// may contain dots: "a.b" is the same path as b nested in a, and a document with both is
+// refused.
 type Metadata map[string]any
 
 // Select says which parts of a document a read returns beside its id.

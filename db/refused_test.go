@@ -1,12 +1,14 @@
 package db
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -77,6 +79,13 @@ func TestRefused(t *testing.T) {
 		"empty key":                  {with(map[string]any{"": 1}), ErrInvalid, `empty key under "field"`},
 		"key for operators":          {with(map[string]any{"$eq": 1}), ErrInvalid, "starts with $"},
 		"key given twice":            {put(Document{ID: "b", Metadata: Metadata{"a.b": 1, "a": map[string]any{"b": 2}}}), ErrInvalid, `"a.b" is given twice`},
+		"key given twice, named map": {put(Document{ID: "b", Metadata: Metadata{"a.b": 1, "a": Metadata{"b": 2}}}), ErrInvalid, `"a.b" is given twice`},
+		"key of a value and a map":   {put(Document{ID: "b", Metadata: Metadata{"a.b": map[string]any{"c": 1}, "a": map[string]any{"b": 2}}}), ErrInvalid, `"a.b" is given twice`},
+		"patch of a key given twice": {c.Patch(ctx, Patch{ID: "a", Set: Metadata{"a.b": 1, "a": Metadata{"b": 2}}}), ErrInvalid, `"a.b" is given twice`},
+		"bytes":                      {with([]byte{1}), ErrInvalid, "has type []uint8"},
+		"number as text":             {with(json.Number("1")), ErrInvalid, "has type json.Number"},
+		"map of numbers":             {with(map[int]string{1: "a"}), ErrInvalid, "has type map[int]string"},
+		"list of maps":               {with([]map[string]any{{}}), ErrInvalid, "a map inside a list"},
 		"value of another type":      {with(struct{}{}), ErrInvalid, "has type struct {}"},
 		"number that is none":        {with(math.NaN()), ErrInvalid, "is NaN"},
 		"number too large":           {with(uint64(1 << 63)), ErrInvalid, "beyond the range of int64"},
@@ -148,17 +157,22 @@ func smallestOptions() *Options {
 
 // Metadata of every allowed type comes back as one of six types.
 func TestMetadataTypes(t *testing.T) {
+	type words []string
+	type word string
 	vdb := open(t, t.TempDir(), smallestOptions())
 	c := collection(t, vdb, "c", Schema{})
 	upsert(t, c, Document{ID: "x", Metadata: Metadata{
 		"int8": int8(-1), "int16": int16(-2), "int32": int32(-3), "int": -4, "int64": int64(-5), "uint8": uint8(1), "uint16": uint16(2), "uint32": uint32(3),
 		"uint": uint(4), "uint64": uint64(5), "float32": float32(0.5), "float64": 0.25, "bool": true, "null": nil, "string": "s", "map": Metadata{"a": 1},
 		"any": []any{1, "a", nil}, "strings": []string{"a"}, "ints": []int{1}, "int64s": []int64{2}, "floats": []float64{0.5}, "float32s": []float32{1.5}, "bools": []bool{true},
+		"duration": time.Second, "named": words{"a"}, "int8s": []int8{-1}, "durations": []time.Duration{2}, "texts": map[string]string{"b": "c"}, "counts": map[word]int{"d": 1},
 	}})
 	want := Metadata{
 		"int8": int64(-1), "int16": int64(-2), "int32": int64(-3), "int": int64(-4), "int64": int64(-5), "uint8": int64(1), "uint16": int64(2), "uint32": int64(3),
 		"uint": int64(4), "uint64": int64(5), "float32": 0.5, "float64": 0.25, "bool": true, "null": nil, "string": "s", "map": map[string]any{"a": int64(1)},
 		"any": []any{int64(1), "a", nil}, "strings": []any{"a"}, "ints": []any{int64(1)}, "int64s": []any{int64(2)}, "floats": []any{0.5}, "float32s": []any{1.5}, "bools": []any{true},
+		"duration": int64(time.Second), "named": []any{"a"}, "int8s": []any{int64(-1)}, "durations": []any{int64(2)},
+		"texts": map[string]any{"b": "c"}, "counts": map[string]any{"d": int64(1)},
 	}
 	flush(t, vdb)
 	for _, from := range []string{"head", "segment"} {

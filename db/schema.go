@@ -86,9 +86,9 @@ func (s Schema) engine() engine.Schema {
 	}
 }
 
-// schemaOf is the inverse.
+// schemaOf is the inverse. The result shares no memory with the engine.
 func schemaOf(s engine.Schema) Schema {
-	return Schema{Dim: s.Dim, Metric: s.Metric, Lineage: Lineage(s.Lineage), Text: (*TextIndex)(s.Text),
+	return Schema{Dim: s.Dim, Metric: s.Metric, Lineage: Lineage(s.Lineage), Text: (*TextIndex)(s.Text.Clone()),
 		Index: s.Index}
 }
 

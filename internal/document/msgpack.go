@@ -3,6 +3,7 @@ package document
 import (
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"reflect"
 	"slices"
@@ -68,25 +69,35 @@ func (w *writer) metadata(m map[string]any) {
 	}
 }
 
-// checkPaths refuses metadata with two values of the same dotted path.
+// checkPaths refuses metadata with two values of the same dotted path, or a value and a map. Two
+// maps of one path are like one with the fields of both.
 func checkPaths(m map[string]any) error {
-	seen := map[string]bool{}
-	var twice string
-	filter.Flatten(m, func(path string, v any) bool {
-		if _, isMap := v.(map[string]any); isMap {
-			return true
-		}
-		if seen[path] {
+	seen := map[string]bool{} // whether the path leads to a map
+	twice := ""
+	filter.Flatten(plain(m), func(path string, v any) bool {
+		_, isMap := v.(map[string]any)
+		if wasMap, known := seen[path]; known && !(wasMap && isMap) {
 			twice = path
 			return false
 		}
-		seen[path] = true
+		seen[path] = isMap
 		return true
 	})
 	if twice != "" {
 		return Invalidf("metadata path %q is given twice, as a key with dots and as nesting", twice)
 	}
 	return nil
+}
+
+// plain returns m with its nested maps of named types as those of a read.
+func plain(m map[string]any) map[string]any {
+	m = maps.Clone(m)
+	for k, v := range m {
+		if child, ok := plainMap(v); ok {
+			m[k] = plain(child)
+		}
+	}
+	return m
 }
 
 func (w *writer) value(path string, v any, depth int) {
@@ -157,8 +168,12 @@ func (w *writer) value(path string, v any, depth int) {
 	case []bool:
 		writeList(w, path, v, depth)
 	default:
-		if m, ok := plainMap(v); ok { // a named type, such as db.Metadata
+		if m, ok := plainMap(v); ok { // such as db.Metadata
 			w.object(path, m, depth)
+			return
+		}
+		if plain, ok := plainValue(v); ok {
+			w.value(path, plain, depth)
 			return
 		}
 		w.err = Invalidf("metadata field %q has type %T; values are string, bool, int64, float64, null, "+
@@ -213,14 +228,37 @@ func writeList[T any](w *writer, path string, list []T, depth int) {
 	}
 }
 
-// plainMap converts a map of a named type to map[string]any.
+// plainMap converts a map of another type with strings as keys to map[string]any.
 func plainMap(v any) (map[string]any, bool) {
 	m := reflect.ValueOf(v)
-	plain := reflect.TypeFor[map[string]any]()
-	if m.Kind() != reflect.Map || !m.CanConvert(plain) {
+	if m.Kind() != reflect.Map || m.Type().Key().Kind() != reflect.String {
 		return nil, false
 	}
-	return m.Convert(plain).Interface().(map[string]any), true
+	plain := make(map[string]any, m.Len())
+	for k, v := range m.Seq2() {
+		plain[k.String()] = v.Interface()
+	}
+	return plain, true
+}
+
+// plainValue converts a number or a list of another type. Bytes are no list, and a string of a
+// named type may be no text, such as json.Number.
+func plainValue(v any) (any, bool) {
+	switch x := reflect.ValueOf(v); {
+	case x.Kind() == reflect.Slice && x.Type().Elem().Kind() != reflect.Uint8:
+		list := make([]any, x.Len())
+		for i := range list {
+			list[i] = x.Index(i).Interface()
+		}
+		return list, true
+	case x.CanInt():
+		return x.Int(), true
+	case x.CanUint():
+		return x.Uint(), true
+	case x.CanFloat():
+		return x.Float(), true
+	}
+	return nil, false
 }
 
 // A reader decodes a stored document field by field and keeps the first error. It never allocates
