@@ -181,7 +181,12 @@ type Process = share.Process
 // Processes lists the processes that have the database open, the leading one first: it writes the
 // files, and the others send their writes to it.
 func (db *DB) Processes(ctx context.Context) ([]Process, error) {
-	list, err := db.member.Processes(ctx)
+	err := db.engine.Begin()
+	var list []Process
+	if err == nil {
+		defer db.engine.End()
+		list, err = db.member.Processes(ctx)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("db: processes: %w", engine.Translate(err))
 	}

@@ -699,6 +699,9 @@ func TestClosed(t *testing.T) {
 	_, errs["Collection"] = vdb.Collection("c")
 	_, errs["Check"] = vdb.Check(ctx, CheckBytes)
 	_, errs["Snapshot"] = vdb.Snapshot()
+	_, errs["Processes"] = vdb.Processes(ctx)
+	_, errs["NewPublisher"] = vdb.NewPublisher(t.TempDir(), nil)
+	errs["Barrier"] = vdb.Barrier(ctx)
 	for name, err := range errs {
 		if !errors.Is(err, ErrClosed) {
 			t.Errorf("%s: %v", name, err)

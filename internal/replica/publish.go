@@ -71,6 +71,10 @@ const (
 // which this database was published before, and must lie outside the database's own directory. A
 // second Publisher of the folder fails with engine.ErrLocked.
 func NewPublisher(db *engine.Engine, dir string, o Options) (*Publisher, error) {
+	if err := db.Begin(); err != nil {
+		return nil, err
+	}
+	defer db.End()
 	p := &Publisher{db: db, keep: o.Keep, hook: o.Hook}
 	if err := p.open(dir); err != nil {
 		_ = p.release()
