@@ -89,7 +89,7 @@ func checkPaths(m map[string]any) error {
 	return nil
 }
 
-// plain returns m with its nested maps of named types as those of a read.
+// plain returns m as a read gives it, as far as nested maps of other types go.
 func plain(m map[string]any) map[string]any {
 	m = maps.Clone(m)
 	for k, v := range m {
