@@ -110,6 +110,7 @@ func recall(t *testing.T, truth []Hit, q Query, r *Result) float64 {
 // documents, at any selectivity, whether the filter goes with the vectors or
 // not; and the recall that is promised is delivered.
 func TestGraphAnswers(t *testing.T) {
+	t.Parallel() // one core each
 	skipRecall(t)
 	const rows, dim = 1200, 12
 	for _, metric := range []Metric{Cosine, Dot, L2} {
@@ -405,6 +406,7 @@ func flipBytes(name string, at ...int64) error {
 // Compactions extend the graph of the largest victim and then release it. After
 // many rounds of changes, the graph finds as much as a new graph does.
 func TestGraphChurn(t *testing.T) {
+	t.Parallel() // one core each
 	const dim = 24
 	rows, rounds := 1500, 6
 	if *churnRounds > 0 {

@@ -299,6 +299,7 @@ func brief(hits []Hit) (s []string) {
 // and every graph search. An answer with Complete is complete. A recall promised
 // without a graph holds in every single answer.
 func TestExactIsBruteForce(t *testing.T) {
+	t.Parallel() // one core each
 	tallies := map[string]*tallyOf{}
 	for seed := range uint64(*ledgerSeeds) {
 		for i, metric := range []Metric{Cosine, L2, Dot} {

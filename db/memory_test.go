@@ -17,6 +17,7 @@ import (
 // TestMemory writes the same random batches to a database in memory and to one on disk, with
 // flushes and compactions in between: both give the same answers, and a backup of the first too.
 func TestMemory(t *testing.T) {
+	t.Parallel() // one core each
 	rapid.Check(t, func(rt *rapid.T) {
 		opts := walking
 		disk, memory := open(t, t.TempDir(), &opts), open(t, Memory, &opts)

@@ -102,6 +102,7 @@ func otherSource(t *testing.T, set promiseSet, queries int) (rows, asked [][]flo
 //
 //	go test ./db -run TestPromiseAfterChange -promise.full -promise.rows 50000 -promise.data DIR -promise.out FILE -timeout 12h
 func TestPromiseAfterChange(t *testing.T) {
+	t.Parallel() // one core each
 	skipRecall(t)
 	rows, queries, ks, targets := filterGrid()
 	if !*promiseFull {

@@ -141,6 +141,7 @@ func scale(v []float32, by float64) {
 //
 //	go test ./db -run TestPromiseOutOfDistribution -promise.full -promise.data DIR -timeout 12h
 func TestPromiseOutOfDistribution(t *testing.T) {
+	t.Parallel() // one core each
 	skipRecall(t)
 	only := regexp.MustCompile(*promiseOnly)
 	rows, queries, ks, targets := 4000, 60, []int{1, 10, 100, 1000}, []float64{0.8, 0.9, 0.98}

@@ -216,6 +216,7 @@ func filterGrid() (rows, queries int, ks []int, targets []float64) {
 //
 //	go test ./db -run TestPromiseFilters -promise.full -promise.rows 50000 -promise.data DIR -promise.out FILE -timeout 12h
 func TestPromiseFilters(t *testing.T) {
+	t.Parallel() // one core each
 	skipRecall(t)
 	rows, queries, ks, targets := filterGrid()
 	table := newPromiseTable("filter", targets)

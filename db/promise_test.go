@@ -309,6 +309,7 @@ func skipRecall(t *testing.T) {
 //
 //	go test ./db -run 'TestPromise$' -promise.rows 100000 -promise.data ../../shared/data -promise.out FILE -timeout 12h
 func TestPromise(t *testing.T) {
+	t.Parallel() // one core each
 	skipRecall(t)
 	only := regexp.MustCompile(*promiseOnly)
 	table := bytes.NewBufferString("| vectors | rows | dim | metric | filter | walked | 0.9 | 0.95 | 0.98 | 0.99 |\n|---|---|---|---|---|---|---|---|---|---|\n")

@@ -121,6 +121,7 @@ var vectorKinds = []string{"normal", "clustered", "duplicates", "zero", "huge", 
 // and every kind of vectors, in the head and in segments, with deletes,
 // filters, thresholds and offsets.
 func TestSearchEqualsBruteForce(t *testing.T) {
+	t.Parallel() // one core each
 	for _, metric := range []Metric{Cosine, Dot, L2} {
 		for _, kind := range vectorKinds {
 			t.Run(fmt.Sprint(metric, "/", kind), func(t *testing.T) {
