@@ -14,7 +14,6 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -81,16 +80,16 @@ func Extensions(e *knowledge.Engine, opts *Options) []server.Extension {
 		})
 	}
 	writes := func(r *http.Request) bool {
-		reads := r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodOptions
-		_, verb := path.Split(r.URL.Path)
-		return !reads && verb != "query" && verb != "ask" && verb != "eval"
+		return r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodOptions
 	}
+	// Questions change nothing. They are told by their pattern: a base may have the name of a verb.
+	asks := func(r *http.Request) bool { return writes(r) && r.Method != http.MethodPost }
 	return []server.Extension{
 		{Pattern: "/bases", Handler: s, Writes: writes, Metrics: s.metrics},
 		{Pattern: "/bases/", Handler: s, Writes: writes},
-		{Pattern: "/bases/{name}/query", Handler: s, Writes: writes, Stream: true}, // a chat model may be asked
-		{Pattern: "/bases/{name}/ask", Handler: s, Writes: writes, Stream: true},
-		{Pattern: "/bases/{name}/eval", Handler: s, Writes: writes, Stream: true},
+		{Pattern: "/bases/{name}/query", Handler: s, Writes: asks, Stream: true}, // a chat model may be asked
+		{Pattern: "/bases/{name}/ask", Handler: s, Writes: asks, Stream: true},
+		{Pattern: "/bases/{name}/eval", Handler: s, Writes: asks, Stream: true},
 		{Pattern: "/bases/{name}/learn", Handler: s, Writes: writes, Stream: true},
 	}
 }

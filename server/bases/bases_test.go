@@ -224,6 +224,20 @@ func TestBases(t *testing.T) {
 
 // TestFiles shows the chunks of a file, and lists the files that could not be read.
 // The judged ids are the names of the files that the base has learnt.
+// TestNamesOfVerbs: whoever may only read deletes nothing, whatever its name.
+func TestNamesOfVerbs(t *testing.T) {
+	s := start(t)
+	for _, name := range []string{"query", "ask", "eval", "learn"} {
+		s.ask(writer, 200, "POST", "/bases/"+name+"/learn", `{"paths": ["cats.md"]}`)
+		for _, path := range []string{"", "/conversations/query", "/conversations/a%2Fquery", "/query", "/ask", "/eval"} {
+			s.ask(reader, 403, "DELETE", "/bases/"+name+path, "")
+		}
+		s.ask(reader, 403, "PATCH", "/bases/"+name+"/config", `{"config": {"top_k": 3}}`)
+		s.ask(reader, 200, "POST", "/bases/"+name+"/query", `{"question": "Who purrs?"}`)
+		s.ask(writer, 200, "DELETE", "/bases/"+name, "")
+	}
+}
+
 func TestEval(t *testing.T) {
 	s := start(t).learnt()
 	files, _, err := s.engine.Files(t.Context(), "pets", "", 10)

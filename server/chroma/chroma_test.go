@@ -689,6 +689,52 @@ func TestConcurrentWrites(t *testing.T) {
 	c.ok("GET", path+"/count", "", "10")
 }
 
+// TestAnswersAreOfOneState asks for many records, page by page, while a write changes two of them
+// together again and again: an answer has both as of one moment.
+func TestAnswersAreOfOneState(t *testing.T) {
+	c, _ := newClient(t, nil)
+	path := c.create(`{"name":"busy"}`)
+	const n = 3000
+	var ids, vectors []string
+	for i := range n {
+		ids, vectors = append(ids, fmt.Sprintf(`"i%04d"`, i)), append(vectors, "[1,0]")
+	}
+	status, text := c.ask("POST", path+"/upsert", fmt.Sprintf(`{"ids":[%s],"embeddings":[%s]}`, strings.Join(ids, ","), strings.Join(vectors, ",")))
+	if status != http.StatusOK {
+		t.Fatal(text)
+	}
+	asked := make(chan struct{})
+	var wg sync.WaitGroup
+	write := func(v int) {
+		if status, text := c.ask("POST", path+"/update", fmt.Sprintf(`{"ids":[%s,%s],"metadatas":[{"v":%d},{"v":%d}]}`, ids[0], ids[n-1], v, v)); status != http.StatusOK {
+			t.Error(status, text)
+		}
+	}
+	write(0)
+	wg.Go(func() {
+		for v := 1; ; v++ {
+			select {
+			case <-asked:
+				return
+			default:
+				write(v)
+			}
+		}
+	})
+	for range 30 {
+		var got struct{ Metadatas []struct{ V int } }
+		status, text := c.ask("POST", path+"/get", `{"include":["metadatas"]}`)
+		if err := json.Unmarshal([]byte(text), &got); status != http.StatusOK || err != nil {
+			t.Fatal(status, err)
+		}
+		if first, last := got.Metadatas[0].V, got.Metadatas[n-1].V; first != last {
+			t.Errorf("versions %d and %d in one answer", first, last)
+		}
+	}
+	close(asked)
+	wg.Wait()
+}
+
 func FuzzCondition(f *testing.F) {
 	f.Add(`{"a":1}`, `{"$contains":"x"}`)
 	f.Add(`{"$or":[{"a":{"$in":[1,2]}},{"#document":{"$regex":"x+"}},{"#id":{"$ne":"a"}}]}`, `{"$and":[{"$not_contains":"x"}]}`)

@@ -76,6 +76,11 @@ func (a *API) query(ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	c, end, err := a.frozen(c)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
 	parts, err := include(in.Include, true)
 	if err != nil {
 		return nil, err
@@ -146,9 +151,7 @@ func (a *API) load(ctx context.Context, c *db.Collection, hits []db.Hit, want db
 	}
 	docs, err := c.GetMany(ctx, ids, want)
 	for i, d := range docs {
-		if d != nil { // otherwise deleted in between; its id remains in the answer
-			hits[i].Document = *d
-		}
+		hits[i].Document = *d // it is there: the collection is frozen
 	}
 	return err
 }

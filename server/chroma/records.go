@@ -364,6 +364,25 @@ func (a *API) question(ctx context.Context, r *request, into any, q *selector) (
 	return c, cond, err
 }
 
+// frozen returns a collection as it is now, and a function that ends that: an answer is made of many
+// reads, and must not mix what was before a write with what came after.
+func (a *API) frozen(c *db.Collection) (*db.Collection, func(), error) {
+	snap, err := a.db.Snapshot()
+	if err != nil {
+		return nil, nil, err
+	}
+	end := func() { _ = snap.Close() } // fails only for a closed database
+	info, err := c.Info()
+	if err == nil {
+		c, err = snap.Collection(info.Name)
+	}
+	if err != nil {
+		end()
+		return nil, nil, err
+	}
+	return c, end, nil
+}
+
 func (a *API) delete(ctx context.Context, r *request) (any, error) {
 	var in selector
 	c, cond, err := a.question(ctx, r, &in, &in)
@@ -372,6 +391,10 @@ func (a *API) delete(ctx context.Context, r *request) (any, error) {
 	}
 	if in.IDs == nil && cond.expr == nil {
 		return nil, invalidf("say what to delete: ids, where or where_document")
+	}
+	if in.IDs == nil && in.Limit == nil && cond.plain() { // the database decides and deletes at once
+		n, err := c.DeleteWhere(ctx, cond.expr)
+		return map[string]int{"deleted": n}, err
 	}
 	var ids []string
 	for d, err := range documents(ctx, c, in.IDs, cond, "", db.IDsOnly) {
@@ -539,6 +562,11 @@ func (a *API) get(ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	c, end, err := a.frozen(c)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
 	parts, err := include(in.Include, false)
 	if err != nil {
 		return nil, err
