@@ -17,6 +17,7 @@ import (
 const (
 	headerTime     = 5 * time.Second  // to send the header of a request
 	idleTime       = 60 * time.Second // between requests
+	drainTime      = 2 * time.Second  // to send a body that nobody reads
 	maxHeader      = 128 << 10        // bytes of a header, which may contain a filter
 	maxConnections = 4096
 )

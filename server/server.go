@@ -317,6 +317,10 @@ func (s *Server) mount(e Extension) (err error) {
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
 	out := &response{ResponseWriter: w}
+	if r.ContentLength != 0 {
+		out.within = min(drainTime, s.limits.Time)
+	}
+	within := out.within
 	ctx := context.WithValue(r.Context(), requestKey{}, &request{})
 	r = r.WithContext(ctx)
 	// A deadline of an earlier request on this connection would still apply. Some ResponseWriters
@@ -333,6 +337,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 		s.done(r, out, time.Since(start))
+		out.within = within
+		out.drain()
 		if p == http.ErrAbortHandler {
 			panic(p)
 		}
@@ -406,6 +412,9 @@ func (s *Server) work(w *response, r *http.Request, pattern string) {
 		}
 	}
 	_, extension := s.extensions[pattern]
+	if extension && s.streams[pattern] { // which may read on while it answers
+		w.within = 0
+	}
 	ctx, cancel := r.Context(), context.CancelFunc(func() {})
 	switch {
 	case !s.streams[pattern]:

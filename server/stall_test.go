@@ -3,6 +3,8 @@ package server_test
 import (
 	"context"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -17,6 +19,52 @@ import (
 	"github.com/vecbolt/vecbolt/server"
 	"github.com/vecbolt/vecbolt/server/chroma"
 )
+
+// TestUnreadBodies sends requests without their bodies, which no route reads: each is answered, and
+// its connection closed.
+func TestUnreadBodies(t *testing.T) {
+	vdb, err := db.Open(db.Memory, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer vdb.Close()
+	extension := server.Extension{Pattern: "/streams/", Stream: true, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "no such stream", http.StatusNotFound)
+	})}
+	srv, err := server.New(vdb, &server.Options{Limits: server.Limits{Time: 200 * time.Millisecond}, Extensions: []server.Extension{extension}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	web := httptest.NewServer(srv)
+	defer web.Close()
+	for request, want := range map[string]string{
+		"POST /nothing HTTP/1.1\r\nContent-Length: 100":                             "404",
+		"POST /collections HTTP/1.1\r\nContent-Length: 100\r\nContent-Type: text/a": "415",
+		"POST /collections HTTP/1.1\r\nContent-Length: 100":                         "408",
+		"GET /healthz HTTP/1.1\r\nContent-Length: 100":                              "200",
+		"GET /collections HTTP/1.1\r\nTransfer-Encoding: chunked":                   "200",
+		"DELETE /collections/none HTTP/1.1\r\nContent-Length: 100":                  "404",
+		"POST /collections/none/import HTTP/1.1\r\nContent-Length: 100":             "404",
+		"POST /streams/a HTTP/1.1\r\nContent-Length: 100":                           "404",
+	} {
+		t.Run(request[:strings.Index(request, " HTTP")], func(t *testing.T) {
+			conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", web.Listener.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			if _, err := fmt.Fprintf(conn, "%s\r\nHost: localhost\r\n\r\n", request); err != nil {
+				t.Fatal(err)
+			}
+			ends(t, request, func() {
+				answer, err := io.ReadAll(conn) // until it is closed
+				if got := string(answer); err != nil || !strings.HasPrefix(got, "HTTP/1.1 "+want) {
+					t.Errorf("%q, %v", got, err)
+				}
+			})
+		})
+	}
+}
 
 // A stall is a disk that stands still: from hold to free, nothing that makes bytes durable ends.
 type stall struct {
