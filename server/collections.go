@@ -194,9 +194,6 @@ func (s *Server) dropCollection(w http.ResponseWriter, r *http.Request, c *db.Co
 
 // renameCollection renames a collection: {"name": "..."}.
 func (s *Server) renameCollection(w http.ResponseWriter, r *http.Request, c *db.Collection) error {
-	if err := onlyParameters(r); err != nil {
-		return err
-	}
 	var name string
 	err := s.object(w, r, func(key string, v *docjson.Reader) (err error) {
 		if key != "name" {
@@ -227,9 +224,6 @@ func (s *Server) renameCollection(w http.ResponseWriter, r *http.Request, c *db.
 // setTextIndex changes how the texts of a collection are indexed: {"text_index": true}, or an
 // index; null or false drops it.
 func (s *Server) setTextIndex(w http.ResponseWriter, r *http.Request, c *db.Collection) error {
-	if err := onlyParameters(r); err != nil {
-		return err
-	}
 	var index *db.TextIndex
 	given := false
 	err := s.object(w, r, func(key string, v *docjson.Reader) (err error) {
@@ -255,9 +249,6 @@ func (s *Server) setTextIndex(w http.ResponseWriter, r *http.Request, c *db.Coll
 
 // setIndex changes the index over the vectors of a collection: {"index": "small"}.
 func (s *Server) setIndex(w http.ResponseWriter, r *http.Request, c *db.Collection) error {
-	if err := onlyParameters(r); err != nil {
-		return err
-	}
 	var index db.Index
 	given := false
 	err := s.object(w, r, func(key string, v *docjson.Reader) (err error) {

@@ -119,6 +119,9 @@ func readDocument(v *docjson.Reader, i int) (d db.Document, err error) {
 			if v.Null() {
 				return nil
 			}
+			if d.Vector != nil {
+				return rest.Errorf(http.StatusBadRequest, "Document %d: the vector is given twice", i)
+			}
 			d.Vector, err = readEmbedding(v)
 			if err != nil {
 				return rest.Errorf(http.StatusBadRequest,
@@ -439,9 +442,6 @@ func readInclude(v *docjson.Reader) (db.Select, error) {
 
 // patchDocument updates parts of a document: {"text", "embedding", "set": {...}, "unset": [...]}.
 func (s *Server) patchDocument(w http.ResponseWriter, r *http.Request, c *db.Collection) error {
-	if err := onlyParameters(r); err != nil {
-		return err
-	}
 	p := db.Patch{ID: r.PathValue("id")}
 	err := s.object(w, r, func(key string, v *docjson.Reader) (err error) {
 		switch key {
@@ -450,6 +450,9 @@ func (s *Server) patchDocument(w http.ResponseWriter, r *http.Request, c *db.Col
 			text, err = v.String()
 			p.Text = &text
 		case "embedding", "vector":
+			if p.Vector != nil {
+				return fmt.Errorf("%w: %q says the same as another field", db.ErrInvalid, key)
+			}
 			p.Vector, err = readEmbedding(v)
 		case "set", "metadata":
 			if p.Set != nil {

@@ -524,9 +524,13 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// object reads a body that is a JSON object: see docjson.ReadObject.
+// object reads a body that is a JSON object: see docjson.ReadObject. Requests with a body say
+// everything there, and have no parameters.
 func (s *Server) object(w http.ResponseWriter, r *http.Request,
 	member func(key string, v *docjson.Reader) error) error {
+	if err := onlyParameters(r); err != nil {
+		return err
+	}
 	body, err := rest.Body(w, r, s.limits.Body, s.limits.Time)
 	if err != nil {
 		return err

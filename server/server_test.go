@@ -316,6 +316,33 @@ func TestSearch(t *testing.T) {
 	s.must(404, "POST", "/collections/x/search", `{"vector":[1,0]}`)
 }
 
+// TestSaidTwice: what a request says in the wrong place, or says twice, is refused and changes
+// nothing.
+func TestSaidTwice(t *testing.T) {
+	s := start(t, nil)
+	s.must(201, "POST", "/collections", `{"name":"c"}`)
+	s.must(200, "POST", "/collections/c/documents", `{"documents":[{"id":"a","vector":[1,0],"text":"first"}]}`)
+	for _, request := range []struct{ method, path, body string }{
+		{"POST", "/collections/c/documents?mode=insert", `{"documents":[{"id":"a","text":"second"}]}`},
+		{"POST", "/collections/c/documents/delete?where=x", `{"ids":["a"]}`},
+		{"POST", "/collections/c/documents/get?include=text", `{"ids":["a"]}`},
+		{"POST", "/collections/c/search?k=1", `{"vector":[1,0]}`},
+		{"POST", "/collections/c/search/batch?k=1", `{"queries":[{"vector":[1,0]}]}`},
+		{"POST", "/collections?x=1", `{"name":"d"}`},
+		{"PUT", "/collections/c/metadata?x=1", `{"metadata":{"a":1}}`},
+		{"PATCH", "/collections/c/documents/a?text=x", `{"text":"second"}`},
+		{"POST", "/collections/c/documents", `{"documents":[{"id":"a","embedding":[1,0],"vector":[0,1]}]}`},
+		{"PATCH", "/collections/c/documents/a", `{"embedding":[1,1],"vector":[0,5]}`},
+	} {
+		if a := s.ask(request.method, request.path, request.body); a.status != 400 {
+			t.Errorf("%s %s %s: %d %s", request.method, request.path, request.body, a.status, a.body)
+		}
+	}
+	if d := s.must(200, "GET", "/collections/c/documents/a", ""); d["text"] != "first" {
+		t.Errorf("%v", d)
+	}
+}
+
 func TestStreams(t *testing.T) {
 	s := start(t, &server.Options{Limits: server.Limits{Body: 1 << 10}})
 	s.must(201, "POST", "/collections", `{"name":"a"}`)
