@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 	"runtime/debug"
@@ -18,6 +19,9 @@ type request struct {
 type requestKey struct{}
 
 func requestOf(r *http.Request) *request { return r.Context().Value(requestKey{}).(*request) }
+
+// failed notes the error of a request that an extension answers.
+func failed(ctx context.Context, err error) { ctx.Value(requestKey{}).(*request).err = err }
 
 // A response records status and size of an answer.
 type response struct {

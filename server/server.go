@@ -379,7 +379,7 @@ func (s *Server) serve(w *response, r *http.Request) {
 		need = s.access[pattern]
 	}
 	write := s.mayWrite(r)
-	r = r.WithContext(rest.WithAccess(r.Context(), write))
+	r = r.WithContext(rest.WithReport(rest.WithAccess(r.Context(), write), failed))
 	if need != public && !s.mayRead(r) || need == writes && !write {
 		s.fail(w, r, s.refusal(r))
 		return
@@ -485,16 +485,14 @@ func (s *Server) handler(handle func(http.ResponseWriter, *http.Request) error) 
 // fail answers with an error.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	err = late(r.Context(), err)
+	if method, ok := errors.AsType[*methodError](err); ok {
+		w.Header().Set("Allow", method.allow)
+		err = rest.Errorf(http.StatusMethodNotAllowed, "%s", method.Error())
+	}
 	requestOf(r).err = err
 	status := rest.Status(err)
 	if status == http.StatusTooManyRequests {
 		w.Header().Set("Retry-After", "1")
-	}
-	var method *methodError
-	if errors.As(err, &method) {
-		w.Header().Set("Allow", method.allow)
-		err = rest.Errorf(http.StatusMethodNotAllowed, "%s", method.Error())
-		status = http.StatusMethodNotAllowed
 	}
 	if status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", "Bearer")

@@ -119,9 +119,16 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // fail answers with an error, unless the answer has begun.
 func (s *service) fail(w http.ResponseWriter, r *http.Request, err error) {
-	err = s.translate(r, err)
+	err = s.told(r, err)
 	s.deadline(w)
 	rest.JSON(w, rest.Status(err), rest.Failed(err))
+}
+
+// told is translate for an error that ends the request: the log gets its cause.
+func (s *service) told(r *http.Request, err error) error {
+	err = rest.Because(s.translate(r, err), err)
+	rest.Report(r.Context(), err)
+	return err
 }
 
 // translate gives an error of the engine its status, and a message without paths of the server.
@@ -496,7 +503,7 @@ func (e *stream) end(r *http.Request, event string, result any, err error) error
 		panic(http.ErrAbortHandler) // the client is gone
 	}
 	if err != nil {
-		event, result = "error", map[string]string{"error": rest.Message(e.service.translate(r, err))}
+		event, result = "error", map[string]string{"error": rest.Message(e.service.told(r, err))}
 	}
 	if e.send(event, result) != nil {
 		panic(http.ErrAbortHandler)

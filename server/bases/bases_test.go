@@ -38,6 +38,25 @@ type service struct {
 	url    string
 	files  string
 	model  string // its URL
+	log    record
+}
+
+// A record keeps what a server writes to its log.
+type record struct {
+	mu sync.Mutex
+	strings.Builder
+}
+
+func (l *record) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.Builder.Write(b)
+}
+
+func (l *record) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.Builder.String()
 }
 
 func start(t *testing.T) *service {
@@ -52,7 +71,7 @@ func start(t *testing.T) *service {
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv, err := server.New(vdb, &server.Options{ReadToken: reader, WriteToken: writer, Extensions: bases.Extensions(engine, &bases.Options{Files: s.files})})
+	srv, err := server.New(vdb, &server.Options{ReadToken: reader, WriteToken: writer, Logger: slog.New(slog.NewTextHandler(&s.log, nil)), Extensions: bases.Extensions(engine, &bases.Options{Files: s.files})})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -342,6 +361,9 @@ func TestAsk(t *testing.T) {
 	s.expect(writer, 404, "DELETE", "/bases/pets/conversations/x", "", `Conversation 'x' not found`)
 	// A model that fails.
 	s.expect(reader, 502, "POST", "/bases/pets/ask", `{"question":"broken"}`, `a model of base 'pets' does not answer`)
+	if entry := s.log.String(); !strings.Contains(entry, "level=ERROR") || !strings.Contains(entry, "no such model") {
+		t.Errorf("the log does not say why: %s", entry)
+	}
 	s.expect(writer, 502, "POST", "/bases/pets/ask", `{"question":"broken"}`, `the chat model failed: .*no such model`)
 	s.expect(reader, 200, "POST", "/bases/pets/ask", `{"question":"broken","stream":true}`, "event: sources\n.*\n\nevent: error\ndata: {\"error\":\"a model of base 'pets' does not answer\"}\n\n$")
 	s.expect(reader, 502, "POST", "/bases/pets/query", `{"question":"broken","strategy":"hyde"}`, `does not answer`)

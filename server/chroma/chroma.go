@@ -117,7 +117,7 @@ func unsupported(r *http.Request) error {
 // ServeHTTP implements http.Handler.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if _, pattern := a.mux.Handler(r); pattern == "" {
-		fail(w, unsupported(r))
+		fail(w, r, unsupported(r))
 		return
 	}
 	a.mux.ServeHTTP(w, r)
@@ -172,7 +172,7 @@ func (a *API) serve(h handler) http.HandlerFunc {
 			out, err = h(r.Context(), in)
 		}
 		if err != nil {
-			fail(w, err)
+			fail(w, r, err)
 			return
 		}
 		rest.JSON(w, http.StatusOK, out)
@@ -180,7 +180,8 @@ func (a *API) serve(h handler) http.HandlerFunc {
 }
 
 // fail answers with an error in the form that Chroma's clients expect.
-func fail(w http.ResponseWriter, err error) {
+func fail(w http.ResponseWriter, r *http.Request, err error) {
+	rest.Report(r.Context(), err)
 	status := rest.Status(err)
 	if errors.Is(err, db.ErrSchema) {
 		status = http.StatusBadRequest

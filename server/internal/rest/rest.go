@@ -32,9 +32,27 @@ type Error struct {
 	// For a name that does not exist: the first names that do, and the nearest one.
 	Existing []string
 	Nearest  string
+	Cause    error // for the log alone
 }
 
-func (e *Error) Error() string { return e.Message }
+// Error implements error. Clients get the message: see Message.
+func (e *Error) Error() string {
+	if e.Cause != nil {
+		return e.Message + ": " + e.Cause.Error()
+	}
+	return e.Message
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Cause }
+
+// Because returns an error of the server, as clients are told of it, with its cause.
+func Because(told, cause error) error {
+	if status := Status(told); status >= 500 && told != cause {
+		return &Error{Status: status, Message: Message(told), Cause: cause}
+	}
+	return told
+}
 
 // Errorf returns an *Error.
 func Errorf(status int, format string, args ...any) error {
@@ -221,6 +239,20 @@ func WithAccess(ctx context.Context, write bool) context.Context {
 func MayWrite(ctx context.Context) bool {
 	write, _ := ctx.Value(mayWrite{}).(bool)
 	return write
+}
+
+type report struct{}
+
+// WithReport returns a context for a request whose error is passed to fn, with that context.
+func WithReport(ctx context.Context, fn func(context.Context, error)) context.Context {
+	return context.WithValue(ctx, report{}, fn)
+}
+
+// Report passes the error of a request to the log of the server that it came through, if any.
+func Report(ctx context.Context, err error) {
+	if fn, ok := ctx.Value(report{}).(func(context.Context, error)); ok {
+		fn(ctx, err)
+	}
 }
 
 type memory struct{}
