@@ -187,7 +187,7 @@ func notEmbedded(err error) error {
 	case errors.Is(err, embed.ErrMismatch):
 		return &rest.Error{Status: http.StatusConflict, Message: err.Error()}
 	case errors.As(err, &failed):
-		return fmt.Errorf("%w: %w", rest.Errorf(http.StatusBadGateway, "the model of the collection failed"), err)
+		return rest.Because(rest.Errorf(http.StatusBadGateway, "the model of the collection failed"), err)
 	}
 	return err
 }

@@ -124,7 +124,7 @@ func (a *API) fill(ctx context.Context, c *db.Collection, recs []record, complet
 			}
 			var failed *embed.Error
 			if errors.As(err, &failed) {
-				return &rest.Error{Status: http.StatusBadGateway, Message: "the model of the collection failed", Cause: err}
+				return rest.Because(rest.Errorf(http.StatusBadGateway, "the model of the collection failed"), err)
 			}
 			return err
 		}

@@ -32,24 +32,14 @@ type Error struct {
 	// For a name that does not exist: the first names that do, and the nearest one.
 	Existing []string
 	Nearest  string
-	Cause    error // for the log alone
 }
 
-// Error implements error. Clients get the message: see Message.
-func (e *Error) Error() string {
-	if e.Cause != nil {
-		return e.Message + ": " + e.Cause.Error()
-	}
-	return e.Message
-}
+func (e *Error) Error() string { return e.Message }
 
-// Unwrap returns the cause.
-func (e *Error) Unwrap() error { return e.Cause }
-
-// Because returns an error of the server, as clients are told of it, with its cause.
+// Because returns an error of the server, as clients are told of it, with its cause for the log.
 func Because(told, cause error) error {
 	if status := Status(told); status >= 500 && told != cause {
-		return &Error{Status: status, Message: Message(told), Cause: cause}
+		return fmt.Errorf("%w: %w", Errorf(status, "%s", Message(told)), cause)
 	}
 	return told
 }
