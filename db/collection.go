@@ -10,6 +10,7 @@ import (
 	"github.com/vecbolt/vecbolt/internal/document"
 	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/internal/match"
+	"github.com/vecbolt/vecbolt/internal/meta"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
@@ -313,11 +314,45 @@ func (c *Collection) DeleteWhere(ctx context.Context, where filter.Expr) (int, e
 	if where == nil {
 		return 0, c.wrap("delete", invalidf("a nil filter would delete everything"))
 	}
-	if err := filter.Validate(where); err != nil {
-		return 0, c.wrap("delete", invalidf("where: %v", err))
+	return c.deleteMatches(ctx, where, nil)
+}
+
+// DeleteFunc removes all documents that match, nil for all, and that del returns true for. It
+// returns their number. No write comes between the decision and the deletes. del gets the
+// id, the text and the metadata of a document. Writers wait for it, so it must be quick, and
+// not write itself. An error of del is returned, and nothing is deleted.
+func (c *Collection) DeleteFunc(ctx context.Context, where filter.Expr,
+	del func(*Document) (bool, error)) (int, error) {
+	if del == nil {
+		return 0, c.wrap("delete", invalidf("no function decides what to delete"))
+	}
+	return c.deleteMatches(ctx, where, del)
+}
+
+func (c *Collection) deleteMatches(ctx context.Context, where filter.Expr,
+	del func(*Document) (bool, error)) (int, error) {
+	if where != nil {
+		if err := filter.Validate(where); err != nil {
+			return 0, c.wrap("delete", invalidf("where: %v", err))
+		}
+		where = filter.Simplify(where)
 	}
 	deleted, err := c.changed(ctx, func(g *engine.Group, v *engine.View) ([]engine.Op, error) {
-		ids, err := match.IDs(ctx, c.db.engine.Store, v, filter.Simplify(where))
+		var keep func(tx *meta.Tx, p *engine.Part, row int) (bool, error)
+		if del != nil {
+			keep = func(tx *meta.Tx, p *engine.Part, row int) (bool, error) {
+				b, err := v.Stored(tx, p, row)
+				d := new(Document)
+				if err == nil {
+					err = d.decode(b, WithText|WithMetadata)
+				}
+				if err != nil {
+					return false, err
+				}
+				return del(d)
+			}
+		}
+		ids, err := match.IDs(ctx, c.db.engine.Store, v, where, keep)
 		ops := make([]engine.Op, len(ids))
 		for i, id := range ids {
 			ops[i] = engine.Op{Kind: engine.OpDelete, Collection: v.Def.Name, ID: id}

@@ -333,6 +333,46 @@ func TestDeleteWhere(t *testing.T) {
 	check(t, reopen(t, vdb, nil))
 }
 
+// TestDeleteFunc deletes by the text of documents in memory and in a segment. What the function
+// decides on is the state that is written to, and its error deletes nothing.
+func TestDeleteFunc(t *testing.T) {
+	ctx := t.Context()
+	vdb := open(t, t.TempDir(), nil)
+	c := collection(t, vdb, "c", Schema{})
+	for i := range 400 {
+		if i == 200 {
+			flush(t, vdb)
+		}
+		upsert(t, c, Document{ID: fmt.Sprint(i), Text: fmt.Sprint("number ", i%4), Metadata: Metadata{"even": i%2 == 0}})
+	}
+	refused := errors.New("refused")
+	seen := 0
+	_, err := c.DeleteFunc(ctx, nil, func(*Document) (bool, error) {
+		if seen++; seen == 300 {
+			return false, refused
+		}
+		return true, nil
+	})
+	if !errors.Is(err, refused) || must(c.Info()).Documents != 400 {
+		t.Fatalf("%v, %d left", err, must(c.Info()).Documents)
+	}
+	n, err := c.DeleteFunc(ctx, filter.Eq("even", true), func(d *Document) (bool, error) {
+		if d.Metadata["even"] != true {
+			t.Errorf("%+v does not match", d)
+		}
+		return d.Text == "number 2", nil
+	})
+	if err != nil || n != 100 || must(c.Info()).Documents != 300 {
+		t.Fatalf("%d, %v, %d left", n, err, must(c.Info()).Documents)
+	}
+	for _, d := range dump(t, c) {
+		if d.Text == "number 2" {
+			t.Errorf("%+v is left", d)
+		}
+	}
+	check(t, reopen(t, vdb, nil))
+}
+
 func TestCollections(t *testing.T) {
 	ctx := t.Context()
 	vdb := open(t, t.TempDir(), nil)

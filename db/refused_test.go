@@ -114,6 +114,7 @@ func TestRefused(t *testing.T) {
 		"put to a snapshot":          {first(frozen.Upsert(ctx, Document{ID: "x"})), ErrReadOnly, ""},
 		"collection of snapshots":    {first(snap.Collection("none")), ErrNotFound, `"none"`},
 		"condition of a delete":      {first(c.DeleteWhere(ctx, invalid)), ErrInvalid, "where"},
+		"function of a delete":       {first(c.DeleteFunc(ctx, nil, nil)), ErrInvalid, "no function"},
 		"condition of a count":       {first(c.Count(ctx, invalid)), ErrInvalid, "where"},
 		"condition of a search":      {search(Query{Near: Vector(vec), K: 1, Where: invalid}), ErrInvalid, "where"},
 		"condition of a list":        {first(c.List(ctx, ListQuery{Where: invalid})), ErrInvalid, "where"},

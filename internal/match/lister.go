@@ -171,9 +171,10 @@ func InOrder(parts []*engine.Part, sets []bitset.Set) func() (*engine.Part, int,
 	}
 }
 
-// IDs returns the ids of the live documents that match. The caller is inside Engine.Guard and
-// outside any transaction.
-func IDs(ctx context.Context, store *meta.Store, v *engine.View, where filter.Expr) ([]string, error) {
+// IDs returns the ids of the live documents that match, and that keep, if it is not nil, returns
+// true for. The caller is inside Engine.Guard and outside any transaction.
+func IDs(ctx context.Context, store *meta.Store, v *engine.View, where filter.Expr,
+	keep func(tx *meta.Tx, p *engine.Part, row int) (bool, error)) ([]string, error) {
 	var ids []string
 	c, err := New(ctx, v, where)
 	if err != nil {
@@ -186,6 +187,15 @@ func IDs(ctx context.Context, store *meta.Store, v *engine.View, where filter.Ex
 		}
 		err = store.View(func(tx *meta.Tx) error {
 			for row := range set.All() {
+				if keep != nil {
+					kept, err := keep(tx, p, row)
+					if err := cmp.Or(err, ctx.Err()); err != nil {
+						return err
+					}
+					if !kept {
+						continue
+					}
+				}
 				id, err := v.IDAt(tx, p, row)
 				if err != nil {
 					return err

@@ -364,8 +364,8 @@ func (a *API) question(ctx context.Context, r *request, into any, q *selector) (
 	return c, cond, err
 }
 
-// frozen returns a collection as it is now, and a function that ends that: an answer is made of many
-// reads, and must not mix what was before a write with what came after.
+// frozen returns a collection as it is now, and a function that ends that: an answer is made of
+// many reads, and must not mix what was before a write with what came after.
 func (a *API) frozen(c *db.Collection) (*db.Collection, func(), error) {
 	snap, err := a.db.Snapshot()
 	if err != nil {
@@ -392,8 +392,13 @@ func (a *API) delete(ctx context.Context, r *request) (any, error) {
 	if in.IDs == nil && cond.expr == nil {
 		return nil, invalidf("say what to delete: ids, where or where_document")
 	}
-	if in.IDs == nil && in.Limit == nil && cond.plain() { // the database decides and deletes at once
-		n, err := c.DeleteWhere(ctx, cond.expr)
+	if in.IDs == nil && in.Limit == nil { // decided and done at once
+		var n int
+		if cond.plain() {
+			n, err = c.DeleteWhere(ctx, cond.expr)
+		} else {
+			n, err = c.DeleteFunc(ctx, cond.native(), cond.match)
+		}
 		return map[string]int{"deleted": n}, err
 	}
 	var ids []string
