@@ -2,6 +2,7 @@ package rag
 
 import (
 	"cmp"
+	"container/list"
 	"context"
 	"fmt"
 	"log/slog"
@@ -55,12 +56,19 @@ type Pipeline struct {
 	explain  bool
 }
 
-// On returns the pipeline over another store, with the same cache and statistics: for a collection
-// that is opened for each question, or was moved. The chunks of both must have vectors of the same
+// On returns the pipeline over another store, with the same statistics: for a collection that is
+// opened for each question, or was moved. The chunks of both must have vectors of the same
 // embedder.
+//
+// The cache is the same only if s is known to be the same store: the same collection of the same
+// open database, an equal value, or a store whose method Identity returns the same string. Any
+// other store begins with an empty cache.
 func (p *Pipeline) On(s Store) *Pipeline {
 	other := *p
 	other.store = s
+	if p.cache != nil && !sameStore(p.store, s) {
+		other.cache = &cache{o: p.cache.o, recent: list.New()}
+	}
 	return &other
 }
 

@@ -251,6 +251,70 @@ func TestCache(t *testing.T) {
 	}
 }
 
+// TestOnAnotherStore answers from the cache only for the store that the answer is of.
+func TestOnAnotherStore(t *testing.T) {
+	e := newCounted(t)
+	vdb, err := db.Open(db.Memory, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer vdb.Close()
+	open := func(name string) *db.Collection {
+		c, err := vdb.OpenCollection(t.Context(), name, db.Schema{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	const text = "The secret is forty two."
+	vec, err := e.Embed(t.Context(), text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"a", "b"} {
+		if _, err := open(name).Upsert(t.Context(), db.Document{ID: name, Text: text, Vector: vec}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	snap, err := vdb.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer snap.Close()
+	old, err := snap.Collection("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := pipeline(t, open("a"), e, &PipelineOptions{Cache: &CacheOptions{TTL: time.Hour}})
+	ask(t, p, text, nil)
+	for _, tt := range []struct {
+		name   string
+		store  Store
+		cached bool
+		first  string
+	}{
+		{"the collection, opened again", open("a"), true, "a"},
+		{"another collection", open("b"), false, "b"},
+		{"a snapshot", old, false, "a"},
+		{"another type", struct{ Store }{open("b")}, false, "b"},
+		{"not comparable", struct {
+			Store
+			_ []int
+		}{Store: open("b")}, false, "b"},
+	} {
+		on := p.On(tt.store)
+		if r := ask(t, on, text, nil); r.FromCache != tt.cached || r.Chunks[0].ID != tt.first {
+			t.Errorf("%s: %s, from the cache: %v", tt.name, r.Chunks[0].ID, r.FromCache)
+		}
+		if r := ask(t, on, text, nil); !r.FromCache || r.Chunks[0].ID != tt.first {
+			t.Errorf("%s, again: %s, from the cache: %v", tt.name, r.Chunks[0].ID, r.FromCache)
+		}
+	}
+	if s := p.Stats(); s.Queries != 11 {
+		t.Errorf("%d questions", s.Queries)
+	}
+}
+
 func TestBuildContext(t *testing.T) {
 	chunks := []Chunk{
 		{ID: "a", Text: "one two three"}, {ID: "b", Text: " two three "}, {ID: "c", Text: "four", Metadata: db.Metadata{FieldSourceFile: "f.pdf", FieldPage: int64(2)}},

@@ -3,6 +3,7 @@ package rag
 import (
 	"context"
 	"fmt"
+	"reflect"
 
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/filter"
@@ -62,6 +63,24 @@ func schemaOf(s Store) (db.Schema, error) {
 // A versioned store has a number that changes whenever an answer may change, as *db.Collection has.
 // Caches over other stores need a time to live.
 type versioned interface{ Version() (uint64, error) }
+
+// An identified store says which chunks it has, beyond the life of its value: of a database that is
+// opened again and again, all collections of one identity are the same store.
+type identified interface{ Identity() string }
+
+// sameStore reports whether two stores certainly have the same chunks.
+func sameStore(a, b Store) bool {
+	if x, ok := a.(identified); ok {
+		y, ok := b.(identified)
+		return ok && x.Identity() == y.Identity()
+	}
+	x, okX := a.(*db.Collection)
+	y, okY := b.(*db.Collection)
+	if okX && okY && x != nil && y != nil {
+		return *x == *y // each call of DB.Collection returns a pointer of its own
+	}
+	return reflect.TypeOf(a) == reflect.TypeOf(b) && reflect.ValueOf(a).Comparable() && a == b
+}
 
 var (
 	_ Store              = (*db.Collection)(nil)

@@ -211,10 +211,11 @@ func (e *Engine) pipeline(s *state, r *reader, c Config, o QueryOptions) (*rag.P
 	if err != nil {
 		return nil, fmt.Errorf("knowledge: %w", err)
 	}
-	key := fmt.Sprintf("%s %s %t", r.id, settings, indexed)
+	store := chunkStore{r.chunks, r.id + " " + chunks.Name}
+	key := fmt.Sprintf("%s %s %t", store.id, settings, indexed)
 	if !ownCode {
 		if p := s.pipeline(key); p != nil {
-			return p.On(r.chunks), nil
+			return p.On(store), nil
 		}
 	}
 	po, err := e.pipelineOptions(c, indexed)
@@ -233,12 +234,22 @@ func (e *Engine) pipeline(s *state, r *reader, c Config, o QueryOptions) (*rag.P
 			po.Expand = o.Expand
 		}
 	}
-	p, err := rag.NewPipeline(r.chunks, e.remembering(r.config, r.embedder), po)
+	p, err := rag.NewPipeline(store, e.remembering(r.config, r.embedder), po)
 	if err == nil && !ownCode {
 		s.keep(key, p)
 	}
 	return p, err
 }
+
+// A chunkStore is the collection of chunks of a base. The database may be opened for each question:
+// its identity says that the chunks are still the same.
+type chunkStore struct {
+	*db.Collection
+	id string
+}
+
+// Identity lets pipelines over the same chunks share their cache.
+func (c chunkStore) Identity() string { return c.id }
 
 // pipelineOptions translates a configuration that has been checked.
 func (e *Engine) pipelineOptions(c Config, indexed bool) (*rag.PipelineOptions, error) {
