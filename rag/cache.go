@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"container/list"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/vecbolt/vecbolt/internal/document"
 	"github.com/vecbolt/vecbolt/simd"
 )
 
@@ -108,7 +108,9 @@ func (c *cache) put(where string, vec []float32, version uint64, r *Response) {
 func own(r Response) Response {
 	r.Chunks, r.Citations = slices.Clone(r.Chunks), slices.Clone(r.Citations)
 	for i := range r.Chunks {
-		r.Chunks[i].Metadata = maps.Clone(r.Chunks[i].Metadata)
+		m, _ := document.Clone(map[string]any(r.Chunks[i].Metadata)).(map[string]any)
+		r.Chunks[i].Metadata = m
+		r.Chunks[i].Vector = slices.Clone(r.Chunks[i].Vector)
 	}
 	return r
 }

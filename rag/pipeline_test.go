@@ -251,6 +251,32 @@ func TestCache(t *testing.T) {
 	}
 }
 
+// TestCachedAnswersAreOwned changes lists and maps in the metadata of an answer.
+func TestCachedAnswersAreOwned(t *testing.T) {
+	e := newCounted(t)
+	c := emptyCollection(t)
+	const text = "Cats purr."
+	vec, err := e.Embed(t.Context(), text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := db.Metadata{"tags": []string{"x"}, "by": map[string]any{"name": []any{"y"}}}
+	if _, err := c.Upsert(t.Context(), db.Document{ID: "1", Text: text, Vector: vec, Metadata: m}); err != nil {
+		t.Fatal(err)
+	}
+	p := pipeline(t, c, e, &PipelineOptions{Cache: &CacheOptions{}})
+	want := db.Metadata{"tags": []any{"x"}, "by": map[string]any{"name": []any{"y"}}}
+	for i := range 3 {
+		got := ask(t, p, text, nil).Chunks[0].Metadata
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("answer %d: %s", i, diff)
+		}
+		got["tags"].([]any)[0] = "changed"
+		by := got["by"].(map[string]any)
+		by["name"].([]any)[0], by["more"] = "changed", true
+	}
+}
+
 // TestOnAnotherStore answers from the cache only for the store that the answer is of.
 func TestOnAnotherStore(t *testing.T) {
 	e := newCounted(t)
