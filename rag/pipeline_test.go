@@ -188,6 +188,52 @@ func TestExpansion(t *testing.T) {
 	}
 }
 
+// TestExpansionIsNearest adds the nearest siblings, wherever the chunk is and however the order is
+// numbered.
+func TestExpansionIsNearest(t *testing.T) {
+	e := newCounted(t)
+	c := emptyCollection(t)
+	for i := range 40 {
+		text := fmt.Sprintf("number %d", i)
+		vec, err := e.Embed(t.Context(), text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		offset := int64(i) * 1000
+		switch i {
+		case 38:
+			offset = math.MaxInt64 - 1
+		case 39:
+			offset = math.MaxInt64
+		}
+		m := db.Metadata{"file": "f", FieldChunkIndex: i, "offset": offset, "page": i / 30}
+		d := db.Document{ID: fmt.Sprintf("%02d", i), Text: text, Vector: vec, Metadata: m}
+		if _, err := c.Upsert(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tt := range []struct {
+		order       string
+		most, at    int
+		first, last int
+	}{
+		{"", 0, 0, 0, 20}, {"", 0, 3, 0, 20}, {"", 0, 15, 5, 25}, {"", 0, 39, 19, 39}, {"", 1, 7, 6, 7},
+		{"offset", 0, 0, 0, 20}, {"offset", 0, 15, 5, 25}, {"offset", 4, 39, 35, 39}, {"offset", 4, 36, 33, 37},
+		{"page", 5, 30, 30, 35}, {"page", 5, 35, 30, 35}, {"page", 9, 39, 30, 39},
+		{"", math.MaxInt, 0, 0, 39}, {"offset", math.MaxInt, 0, 0, 39},
+	} {
+		o := &PipelineOptions{TopK: 1, Strategy: Dense(), Expand: &Expansion{Field: "file", Order: tt.order, Max: tt.most}}
+		got := chunkIDs(ask(t, pipeline(t, c, e, o), fmt.Sprintf("number %d", tt.at), nil))
+		var want []string
+		for i := tt.first; i <= tt.last; i++ {
+			want = append(want, fmt.Sprintf("%02d", i))
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("order %q, at most %d, chunk %d: %v", tt.order, tt.most, tt.at, got)
+		}
+	}
+}
+
 type reverse struct{ given int }
 
 func (r *reverse) Rerank(_ context.Context, _ string, chunks []Chunk) ([]Chunk, error) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -194,23 +195,35 @@ func (r *retrieval) siblings(ctx context.Context, c Chunk) ([]*db.Document, erro
 	if r.query.Where != nil {
 		same = filter.And(r.query.Where, same)
 	}
-	most, order := cmp.Or(e.Max, 20), cmp.Or(e.Order, FieldChunkIndex)
+	most, order := min(cmp.Or(e.Max, 20), math.MaxInt-2), cmp.Or(e.Order, FieldChunkIndex)
 	store, err := as[lister](r.store, "Expand", "List")
 	if err != nil {
 		return nil, err
 	}
 	page, err := store.List(ctx, db.ListQuery{Where: same, Limit: most + 2})
-	if err == nil && len(page.Documents) > most+1 {
-		if at, ok := c.Metadata[order].(int64); ok {
-			lo := at - int64(most+1)/2
-			page, err = store.List(ctx, db.ListQuery{Where: filter.And(same, filter.Range(order, lo, lo+int64(most))),
-				Limit: most + 1})
-		}
-	}
 	if err != nil {
 		return nil, err
 	}
-	docs := page.Documents[:min(len(page.Documents), most+1)]
+	docs := page.Documents
+	if at, ok := c.Metadata[order].(int64); ok && len(docs) > most+1 {
+		if docs, err = around(ctx, store, same, order, at, most+1); err != nil {
+			return nil, err
+		}
+		slices.SortStableFunc(docs, func(a, b *db.Document) int {
+			switch c.ID { // the chunk itself comes first, also if others are in the same place
+			case a.ID:
+				return -1
+			case b.ID:
+				return 1
+			}
+			va, _ := a.Metadata[order].(int64)
+			vb, _ := b.Metadata[order].(int64)
+			return cmp.Or(cmp.Compare(distance(va, at), distance(vb, at)), cmp.Compare(va, vb))
+		})
+		docs = docs[:min(len(docs), most+1)]
+		slices.SortFunc(docs, func(a, b *db.Document) int { return cmp.Compare(a.ID, b.ID) })
+	}
+	docs = docs[:min(len(docs), most+1)]
 	slices.SortStableFunc(docs, func(a, b *db.Document) int {
 		va, okA := a.Metadata[order]
 		vb, okB := b.Metadata[order]
@@ -222,3 +235,27 @@ func (r *retrieval) siblings(ctx context.Context, c Chunk) ([]*db.Document, erro
 	})
 	return docs, nil
 }
+
+// around returns the documents that match where and have a number near at in a field: at least n,
+// or all of them.
+func around(ctx context.Context, store lister, where filter.Expr, field string, at int64, n int,
+) ([]*db.Document, error) {
+	for reach := int64(n); ; reach *= 8 { // the numbers may be offsets, far from each other
+		lo, hi := int64(math.MinInt64), int64(math.MaxInt64)
+		last := reach > math.MaxInt64/8
+		if !last {
+			lo, hi = max(at, lo+reach)-reach, min(at, hi-reach)+reach
+		}
+		page, err := store.List(ctx, db.ListQuery{Where: filter.And(where, filter.Range(field, lo, hi)),
+			Limit: math.MaxInt})
+		if err != nil {
+			return nil, err
+		}
+		if last || len(page.Documents) >= n {
+			return page.Documents, nil
+		}
+	}
+}
+
+// distance is |a-b|, which no int64 may hold.
+func distance(a, b int64) uint64 { return uint64(max(a, b)) - uint64(min(a, b)) }
