@@ -151,6 +151,22 @@ func TestStrategies(t *testing.T) {
 	}
 }
 
+// TestLongQuestions answers questions with more words than a query may have.
+func TestLongQuestions(t *testing.T) {
+	e := newCounted(t)
+	c := knowledge(t, e)
+	long := notes[1].text + " "
+	for i := range 3000 {
+		long += fmt.Sprintf("filler%d ", i)
+	}
+	for _, s := range []Strategy{Text(), Hybrid(db.Fusion{})} {
+		r := ask(t, pipeline(t, c, e, &PipelineOptions{Strategy: s}), long, nil)
+		if len(r.Chunks) == 0 || s.String() == "text" && r.Chunks[0].ID != "wal#1" {
+			t.Errorf("%v: %v", s, chunkIDs(r))
+		}
+	}
+}
+
 func TestThresholdIsInclusive(t *testing.T) {
 	e := newCounted(t)
 	c := knowledge(t, e)

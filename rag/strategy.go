@@ -43,21 +43,22 @@ func Dense() Strategy {
 	}}
 }
 
-// Text searches by the words of the question. The store needs a text index.
+// Text searches by the words of the question, of a very long one by the first: see text.Question.
+// The store needs a text index.
 func Text() Strategy {
 	return Strategy{name: "text", search: func(ctx context.Context, r *retrieval) (*db.Result, error) {
 		q := r.query
-		q.Text = text.Plain(r.question)
+		q.Text = text.Question(r.question)
 		return r.store.Search(ctx, q)
 	}}
 }
 
-// Hybrid searches by embedding and by words and fuses both rankings. The zero Fusion is the default
-// of the database.
+// Hybrid searches by embedding and by words, as Text, and fuses both rankings. The zero Fusion is
+// the default of the database.
 func Hybrid(f db.Fusion) Strategy {
 	return Strategy{name: "hybrid", vector: true, search: func(ctx context.Context, r *retrieval) (*db.Result, error) {
 		q := r.query
-		q.Near, q.Text, q.Fusion = db.Vector(r.vector), text.Plain(r.question), f
+		q.Near, q.Text, q.Fusion = db.Vector(r.vector), text.Question(r.question), f
 		return r.store.Search(ctx, q)
 	}}
 }

@@ -152,7 +152,7 @@ func (c embeddedCollection) TextQuery(ctx context.Context, question string, k in
 	if err := CheckTextQuery(name, schema, k, where); err != nil {
 		return nil, err
 	}
-	plain := text.Plain(question)
+	plain := text.Question(question)
 	if plain == "" {
 		return nil, nil
 	}

@@ -146,6 +146,59 @@ func Plain(question string) string {
 	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), " ")
 }
 
+// Question is Plain within the limits of [Analyzer.Query], for questions of any length: a text that
+// is pasted as a question has thousands of words. Of a question beyond the limits it keeps the
+// first words, each once, and cuts words of more than MaxPhrase characters into pieces.
+func Question(question string) string {
+	plain := Plain(strings.ToValidUTF8(question, " "))
+	a := &Analyzer{name: "none"} // every language divides texts into the same tokens
+	if _, err := a.Query(plain); err == nil {
+		return plain
+	}
+	s := a.Scanner()
+	seen := map[string]bool{}
+	var kept []string
+	bytes, tokens, prefixes := 0, 0, 0
+	for _, word := range strings.Fields(plain) {
+		for word != "" {
+			var raw string
+			raw, word = cut(word, MaxPhrase)
+			raw = strings.TrimLeft(raw, "+-") // signs within a word, where it was cut
+			folded := s.folded(raw)
+			if seen[folded] {
+				continue
+			}
+			seen[folded] = true
+			c := Clause{Raw: raw}
+			s.clause(&c)
+			n := len(c.Tokens)
+			if n == 0 || c.Prefix && prefixes == MaxPrefixes {
+				continue
+			}
+			if len(kept) == MaxClauses || tokens+n > MaxTokens || bytes+len(raw) >= MaxQuery {
+				return strings.Join(kept, " ")
+			}
+			kept = append(kept, raw)
+			bytes, tokens = bytes+len(raw)+1, tokens+n
+			if c.Prefix {
+				prefixes++
+			}
+		}
+	}
+	return strings.Join(kept, " ")
+}
+
+// cut divides a word behind n characters at most.
+func cut(word string, n int) (front, rest string) {
+	for at := range word {
+		if n == 0 {
+			return word[:at], word[at:]
+		}
+		n--
+	}
+	return word, ""
+}
+
 // isQuote reports whether r begins or ends a phrase: any quotation mark that is not also an
 // apostrophe.
 func isQuote(r rune) bool {

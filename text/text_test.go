@@ -2,6 +2,7 @@ package text
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"unicode"
@@ -364,5 +365,54 @@ func TestPlainHasNoSyntax(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		check(t, strings.Join(rapid.SliceOf(rapid.OneOf(texts, rapid.SampledFrom([]string{"+", "-", "*", "“", "„", "›", "\u00a0", "\u2003", "「"}))).Draw(t, "question"), ""))
+	})
+}
+
+// TestQuestion keeps questions of any length within the limits of a query, in every language.
+func TestQuestion(t *testing.T) {
+	var many, parts, chinese, single strings.Builder
+	for i := range 5000 {
+		fmt.Fprintf(&many, "word%d ", i)
+		fmt.Fprintf(&parts, "one%dTwo_three-four.five ", i)
+		fmt.Fprintf(&chinese, "%c", '一'+i)
+		fmt.Fprintf(&single, "%c ", '一'+i)
+	}
+	for _, c := range []struct {
+		what, question string
+		first          string
+		clauses        int
+	}{
+		{"within the limits", "Why, “oh why”, do -cats purr*?", "Why", 6},
+		{"invalid UTF-8", "why do cats\xffpurr", "why", 4},
+		{"few words", strings.Repeat("why do cats purr ", 300), "why", 4},
+		{"many words", many.String(), "word0", MaxClauses},
+		{"identifiers", parts.String(), "one0Two_three-four.five", MaxTokens / 6},
+		{"a long run", chinese.String(), string([]rune(chinese.String())[:MaxPhrase]), MaxTokens / MaxPhrase},
+		{"single characters", single.String(), "一", MaxPrefixes},
+		{"a long word", strings.Repeat("ab-", 1000), strings.Repeat("ab-", 1000)[:MaxPhrase], 4},
+		{"many bytes", strings.Repeat(many.String(), 20), "word0", MaxClauses},
+		{"long words", strings.ReplaceAll(many.String(), "word", strings.Repeat("水", 200)), "", MaxTokens / 203},
+		{"signs", strings.Repeat("+ - * “” ", 20_000), "", 0},
+	} {
+		got := Question(c.question)
+		for _, language := range Languages() {
+			q, err := analyzer(t, language).Query(got)
+			if err != nil {
+				t.Errorf("%s, %s: %v", c.what, language, err)
+			}
+			if language == "none" && (len(q.Clauses) != c.clauses || !strings.HasPrefix(got, c.first)) {
+				t.Errorf("%s: %d clauses of %.60q", c.what, len(q.Clauses), got)
+			}
+		}
+	}
+	english := analyzer(t, "")
+	rapid.Check(t, func(t *rapid.T) {
+		part := rapid.OneOf(texts, rapid.StringOfN(rapid.SampledFrom([]rune(`+-"*“” aBx_水é.'🙂`)), 0, 40, -1))
+		question := strings.Repeat(part.Draw(t, "part"), rapid.IntRange(1, 300).Draw(t, "times")) + part.Draw(t, "end")
+		got := Question(question)
+		q, err := english.Query(got)
+		if err != nil || slices.ContainsFunc(q.Clauses, func(c Clause) bool { return c.Occur != Should || c.Quoted }) {
+			t.Fatalf("%.60q: %.60q, %v", question, got, err)
+		}
 	})
 }

@@ -217,7 +217,7 @@ func (s *Store) Retrieve(ctx context.Context, query string, opts ...retriever.Op
 		return nil, fmt.Errorf("eino: %w", err)
 	}
 	if s.o.Hybrid && info.Schema.Text != nil {
-		q.Text = text.Plain(query)
+		q.Text = text.Question(query)
 	}
 	res, err := c.Search(ctx, q)
 	if err != nil {

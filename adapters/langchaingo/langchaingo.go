@@ -147,7 +147,7 @@ func (s *Store) SimilaritySearch(ctx context.Context, query string, numDocuments
 		return nil, fmt.Errorf("langchaingo: %w", err)
 	}
 	if s.o.Hybrid && info.Schema.Text != nil {
-		q.Text = text.Plain(query)
+		q.Text = text.Question(query)
 	}
 	res, err := c.Search(ctx, q)
 	if err != nil {

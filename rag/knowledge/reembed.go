@@ -500,7 +500,7 @@ func (s side) search(ctx context.Context, q eval.Query, k int) ([]db.Hit, error)
 		return nil, err
 	}
 	if chunks.Schema.Text != nil {
-		query.Text = text.Plain(q.Text)
+		query.Text = text.Question(q.Text)
 	}
 	res, err := s.chunks.Search(ctx, query)
 	if err != nil {
