@@ -167,6 +167,24 @@ func TestLongQuestions(t *testing.T) {
 	}
 }
 
+// TestQuestionsWithoutWords finds nothing by words, which is not an error.
+func TestQuestionsWithoutWords(t *testing.T) {
+	e := newCounted(t)
+	c := knowledge(t, e)
+	for _, question := range []string{`"`, "**", "- -", "«»", "?", "\xff"} {
+		for want, s := range []Strategy{Text(), Hybrid(db.Fusion{})} {
+			p := pipeline(t, c, e, &PipelineOptions{Strategy: s, TopK: 1})
+			if r := ask(t, p, question, nil); len(r.Chunks) != want {
+				t.Errorf("%v, %q: %v", s, question, chunkIDs(r))
+			}
+			r, err := p.Explain(t.Context(), question, nil)
+			if err != nil || len(r.Chunks) != want {
+				t.Errorf("%v, %q: %v", s, question, err)
+			}
+		}
+	}
+}
+
 func TestThresholdIsInclusive(t *testing.T) {
 	e := newCounted(t)
 	c := knowledge(t, e)

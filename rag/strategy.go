@@ -48,7 +48,10 @@ func Dense() Strategy {
 func Text() Strategy {
 	return Strategy{name: "text", search: func(ctx context.Context, r *retrieval) (*db.Result, error) {
 		q := r.query
-		q.Text = text.Question(r.question)
+		if q.Text = text.Question(r.question); q.Text == "" { // no query for a store
+			return &db.Result{Exact: true, Complete: true, Recall: 1, UsualRecall: 1,
+				Plan: "the question has no words"}, nil
+		}
 		return r.store.Search(ctx, q)
 	}}
 }
