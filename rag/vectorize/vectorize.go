@@ -249,7 +249,7 @@ func (c *Collection) Embeds() (bool, error) {
 	return pinned || c.models.opts.Default != nil, err
 }
 
-// Patch changes a document. If the collection is pinned, a text without a vector gets one.
+// Patch changes a document, after FillPatch.
 func (c *Collection) Patch(ctx context.Context, p db.Patch) error {
 	p, err := c.FillPatch(ctx, p)
 	if err != nil {
@@ -258,10 +258,11 @@ func (c *Collection) Patch(ctx context.Context, p db.Patch) error {
 	return c.Collection.Patch(ctx, p)
 }
 
-// FillPatch gives a change of a text the vector of the text, if it has none and the collection is
-// pinned: the old vector is of the old text.
+// FillPatch gives a change of a text the vector of the text, if the change is not of the vector as
+// well and the collection is pinned: the old vector is of the old text. A text without words takes
+// the vector away.
 func (c *Collection) FillPatch(ctx context.Context, p db.Patch) (db.Patch, error) {
-	if p.Text == nil || len(p.Vector) > 0 {
+	if p.Text == nil || p.Vector != nil { // an empty vector takes the old one away
 		return p, nil
 	}
 	info, err := c.Info()
@@ -270,7 +271,9 @@ func (c *Collection) FillPatch(ctx context.Context, p db.Patch) (db.Patch, error
 	}
 	d := db.Document{Text: *p.Text}
 	err = c.Fill(ctx, []*db.Document{&d})
-	p.Vector = d.Vector
+	if p.Vector = d.Vector; p.Vector == nil {
+		p.Vector = []float32{}
+	}
 	return p, err
 }
 

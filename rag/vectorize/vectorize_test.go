@@ -127,6 +127,21 @@ func TestWritesAndAsks(t *testing.T) {
 			if err := c.Patch(t.Context(), db.Patch{ID: "dog", Set: db.Metadata{"n": int64(1)}}); err != nil || l.heard() != "" {
 				t.Error(err)
 			}
+			// A document without a text keeps no vector of the old one.
+			none, blank := "", " \n"
+			for _, p := range []db.Patch{{Text: &none}, {Text: &blank}, {Text: &changed, Vector: []float32{}}} {
+				_, err := c.Upsert(t.Context(), db.Document{ID: "emptied", Text: "Ships sail."})
+				if l.heard(); err != nil {
+					t.Fatal(err)
+				}
+				p.ID = "emptied"
+				if err := c.Patch(t.Context(), p); err != nil || l.heard() != "" {
+					t.Error(err)
+				}
+				if d, err := c.Get(t.Context(), p.ID, db.Everything); err != nil || d.Text != *p.Text || d.Vector != nil {
+					t.Errorf("%q: %d components, %v", *p.Text, len(d.Vector), err)
+				}
+			}
 			// A target of one's own is not replaced.
 			if r, err := c.Search(t.Context(), db.Query{Near: db.Stored("dog"), K: 1}); err != nil || r.Hits[0].ID != "dog" || l.heard() != "" {
 				t.Errorf("%+v, %v", r, err)
