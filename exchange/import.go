@@ -117,7 +117,7 @@ func (im *importer) read(ctx context.Context, src Source, batches chan<- batch) 
 		if err := im.dimension(doc); err != nil {
 			return errors.Join(err, im.send(ctx, batches, b))
 		}
-		b.add(doc)
+		b.add(doc, im.opts.Vectors != nil)
 		if doc.Skip != nil && !errors.Is(doc.Skip, ErrIgnored) {
 			im.skip(doc)
 		}
@@ -175,7 +175,9 @@ func (im *importer) skip(doc *ImportedDocument) {
 	}
 }
 
-func (b *batch) add(doc *ImportedDocument) {
+// add adds a document. With embeds, a new text of an earlier document of the batch does not keep
+// its vector, because it gets one of its own.
+func (b *batch) add(doc *ImportedDocument, embeds bool) {
 	b.done = doc.Done
 	switch {
 	case errors.Is(doc.Skip, ErrIgnored):
@@ -189,7 +191,12 @@ func (b *batch) add(doc *ImportedDocument) {
 	b.size += 4*len(d.Vector) + len(d.Text) + 64
 	if i, twice := b.at[d.ID]; twice && d.ID != "" {
 		first := b.docs[i] // keep the parts that only the first carries, as if it had been written
+		stale := embeds && len(d.Vector) == 0 && doc.Carries&first.Carries&db.WithText != 0 &&
+			d.Text != first.Document.Text
 		doc.Document, doc.Carries = doc.mergeInto(&first.Document), doc.Carries|first.Carries
+		if stale {
+			doc.Document.Vector, doc.Carries = nil, doc.Carries&^db.WithVector
+		}
 		b.docs[i] = doc
 		return
 	}

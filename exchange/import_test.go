@@ -2,6 +2,7 @@ package exchange
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -156,6 +157,46 @@ func TestCache(t *testing.T) {
 }
 
 // A cache written by a real run of LangChain.
+// TestVectorsOfRepeatedIDs makes a vector for the last text of an id, whatever the batches are.
+func TestVectorsOfRepeatedIDs(t *testing.T) {
+	lines := strings.Join([]string{
+		`{"id":"new text","text":"one","vector":[9,9]}`,
+		`{"id":"new text","text":"three"}`,
+		`{"id":"same text","text":"one","vector":[9,9]}`,
+		`{"id":"same text","text":"one","metadata":{"n":1}}`,
+		`{"id":"metadata","text":"one","vector":[9,9]}`,
+		`{"id":"metadata","metadata":{"n":1}}`,
+		`{"id":"new vector","text":"one","vector":[9,9]}`,
+		`{"id":"new vector","text":"three","vector":[8,8]}`,
+		`{"id":"empty vector","text":"one","vector":[9,9]}`,
+		`{"id":"empty vector","text":"three","vector":[]}`,
+		`{"id":"no text","text":"one","vector":[9,9]}`,
+		`{"id":"no text","text":""}`,
+	}, "\n")
+	want := map[string][]float32{"new text": {5, 0}, "same text": {9, 9}, "metadata": {9, 9}, "new vector": {8, 8},
+		"empty vector": {5, 0}, "no text": nil}
+	for _, size := range []int{0, 1} {
+		c := open(t, 2)
+		_, err := Import(t.Context(), c, Stream(strings.NewReader(lines), "s"), &ImportOptions{BatchSize: size,
+			Vectors: func(_ context.Context, docs []*db.Document) error {
+				for _, d := range docs {
+					d.Vector = []float32{float32(len(d.Text)), 0}
+				}
+				return nil
+			}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[string][]float32{}
+		for _, d := range documents(t, c) {
+			got[d.ID] = d.Vector
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("batches of %d: %s", size, diff)
+		}
+	}
+}
+
 func TestRealCache(t *testing.T) {
 	root := filepath.Join("..", "..", "shared", "data", "emb-cache-ada002")
 	if _, err := os.Stat(root); err != nil {
