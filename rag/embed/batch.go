@@ -9,8 +9,8 @@ import (
 
 // BatchOptions tune Batches. The zero value, like nil, is the default.
 type BatchOptions struct {
-	Size     int // texts per request; 0 means 100
-	Parallel int // requests at the same time; 0 means 4
+	Size     int // texts per request; 0 or less means 100
+	Parallel int // requests at the same time; 0 or less means 4
 }
 
 // Batches returns an embedder that splits texts into requests of limited size and sends several at
@@ -20,7 +20,7 @@ func Batches(e Embedder, opts *BatchOptions) Embedder {
 	if opts == nil {
 		opts = &BatchOptions{}
 	}
-	return &batches{e, cmp.Or(opts.Size, defaultBatchSize), cmp.Or(opts.Parallel, 4)}
+	return &batches{e, cmp.Or(max(opts.Size, 0), defaultBatchSize), cmp.Or(max(opts.Parallel, 0), 4)}
 }
 
 type batches struct {
@@ -52,10 +52,10 @@ func (b *batches) EmbedBatch(ctx context.Context, texts []string) ([][]float32, 
 // each calls done with the vectors of each batch and the index of its first text. Calls are
 // concurrent and in any order, and happen even if another batch fails.
 func (b *batches) each(ctx context.Context, texts []string, done func(at int, vecs [][]float32)) error {
-	n := (len(texts) + b.size - 1) / b.size
-	if n == 0 {
+	if len(texts) == 0 {
 		return nil
 	}
+	n := (len(texts)-1)/b.size + 1
 	inner, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var next, completed atomic.Int64

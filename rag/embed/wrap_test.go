@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"math"
 	"net/http"
 	"slices"
 	"strings"
@@ -180,6 +181,24 @@ func TestBatches(t *testing.T) {
 		for i, v := range vecs {
 			if v[0] != float32(i+1) {
 				t.Fatalf("%d of %d: %v", i, n, v)
+			}
+		}
+	}
+}
+
+// TestBatchesOfAnySize embeds every text, also with numbers that make no sense.
+func TestBatchesOfAnySize(t *testing.T) {
+	for _, o := range []embed.BatchOptions{
+		{Size: -1}, {Size: -100}, {Size: math.MinInt}, {Size: math.MaxInt},
+		{Parallel: -1}, {Parallel: math.MinInt}, {Parallel: math.MaxInt}, {Size: 1, Parallel: math.MaxInt},
+	} {
+		vecs, err := embed.Batches(&fake{dim: 2}, &o).EmbedBatch(t.Context(), texts(3))
+		if err != nil || len(vecs) != 3 {
+			t.Fatal(o, vecs, err)
+		}
+		for i, v := range vecs {
+			if len(v) != 2 || v[0] != float32(i+1) {
+				t.Errorf("%+v: vector %d is %v", o, i, v)
 			}
 		}
 	}
