@@ -53,8 +53,9 @@ func Open(ctx context.Context, cacheDir string, opts *Options) (*Retriever, erro
 }
 
 // Update reads the cache again and brings the index up to date: it writes new and changed chunks
-// and removes chunks whose files are gone. Queries continue during an update. Update does nothing
-// for a Retriever made by New.
+// and removes chunks whose files are gone. A file that is skipped because it is damaged keeps the
+// chunk that was read from it before: another program may be writing it. Queries continue during an
+// update. Update does nothing for a Retriever made by New.
 func (r *Retriever) Update(ctx context.Context) error {
 	if r.index == nil {
 		return nil
@@ -113,8 +114,8 @@ func (r *Retriever) removeExcept(ctx context.Context, keep map[string]bool) (int
 	return r.chunks.Delete(ctx, gone...)
 }
 
-// A recorder records the ids of the documents that a source yields. It leaves metadata to the
-// source: a document without a sidecar has none.
+// A recorder records the ids of the documents whose files exist, damaged or not. It leaves metadata
+// to the source: a document without a sidecar has none.
 type recorder struct {
 	exchange.Source
 	ids map[string]bool
@@ -131,6 +132,8 @@ func (r recorder) Documents(ctx context.Context) iter.Seq2[*exchange.ImportedDoc
 				item.Carries |= db.WithMetadata
 			case errors.Is(item.Skip, exchange.ErrIgnored): // Import does not report it
 				r.log.InfoContext(ctx, "ignored", "file", item.Position.String(), "reason", item.Skip)
+			case !errors.Is(item.Skip, fs.ErrNotExist):
+				r.ids[item.Document.ID] = true
 			}
 			if !yield(item, err) {
 				return

@@ -503,6 +503,37 @@ func TestNewChecksTheCollection(t *testing.T) {
 	}
 }
 
+// TestDamagedFilesKeepTheirChunks updates while other files of the cache are cut off.
+func TestDamagedFilesKeepTheirChunks(t *testing.T) {
+	f := newFixture(t, 10)
+	r, err := rag.Open(t.Context(), f.dir, &rag.Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	file := func(name string) string { return filepath.Join(f.dir, name) }
+	write := func(name, content string) {
+		t.Helper()
+		if err := os.WriteFile(file(name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(chunkID(1), "[0.25, 0.5")
+	write(chunkID(2)+".meta.json", `{"tags": ["g`)
+	write(chunkID(3), "")
+	write(strings.Repeat("e", 64), "[0.25,")
+	if err := os.Remove(file(chunkID(4))); err != nil {
+		t.Fatal(err)
+	}
+	delete(f.vectors, chunkID(4))
+	for range 2 {
+		equal(t, "update", r.Update(t.Context()), nil)
+		equal(t, "ids", ids(retrieve(t, r, f.query, rag.AgentConfig{TopK: 100})), f.bruteForce(f.query, 100, 0, all))
+		f.vectors[chunkID(1)] = randomVector(rand.New(rand.NewPCG(4, 4)))
+		f.write(t, chunkID(1), f.vectors[chunkID(1)]) // now it is complete
+	}
+}
+
 // A kept index follows the cache: files that come, change and go.
 func TestKeptIndex(t *testing.T) {
 	f := newFixture(t, 10)
