@@ -205,7 +205,7 @@ func (x *Indexer) embed(ctx context.Context, docs []db.Document) error {
 	var texts []string
 	var missing []int
 	for i := range docs {
-		if docs[i].Vector == nil {
+		if len(docs[i].Vector) == 0 {
 			texts, missing = append(texts, Embedded(docs[i].Text, docs[i].Metadata)), append(missing, i)
 		}
 	}

@@ -103,6 +103,18 @@ func TestIndexer(t *testing.T) {
 	}
 }
 
+// TestIndexerEmbedsInPlaceOfEmptyVectors takes a vector without components as none.
+func TestIndexerEmbedsInPlaceOfEmptyVectors(t *testing.T) {
+	c := emptyCollection(t)
+	x := indexer(t, c, newCounted(t), IndexerOptions{})
+	if _, err := x.Index(t.Context(), db.Document{ID: "1", Text: "hello", Vector: []float32{}}); err != nil {
+		t.Fatal(err)
+	}
+	if d, err := c.Get(t.Context(), "1", db.WithVector); err != nil || len(d.Vector) != 256 {
+		t.Errorf("%+v, %v", d, err)
+	}
+}
+
 func TestIndexerSplits(t *testing.T) {
 	e, c := newCounted(t), emptyCollection(t)
 	s, err := split.New(split.Markdown(""), split.Options{MaxTokens: 12, Overlap: -1})
