@@ -139,6 +139,7 @@ func (r *csvReader) fill(doc *ImportedDocument, record []string) error {
 		case r.id:
 			d.ID = cell
 		case r.text:
+			doc.Carries |= db.WithText
 			d.Text = cell
 		case r.vector:
 			doc.Carries |= db.WithVector
@@ -155,9 +156,6 @@ func (r *csvReader) fill(doc *ImportedDocument, record []string) error {
 		if err != nil {
 			return fmt.Errorf("column %q: %w", r.names[i], err)
 		}
-	}
-	if r.text >= 0 {
-		doc.Carries |= db.WithText
 	}
 	if len(m) > 0 {
 		d.Metadata = m

@@ -197,6 +197,28 @@ func TestVectorsOfRepeatedIDs(t *testing.T) {
 	}
 }
 
+// TestEmptyCellsOfCSV keeps the parts of stored documents whose cells are empty.
+func TestEmptyCellsOfCSV(t *testing.T) {
+	c := open(t, 2)
+	for _, content := range []string{
+		"id,text,vector,metadata,n\n1,one,\"[1,1]\",\"{\"\"m\"\":1}\",1\n",
+		"id,text,vector,metadata,n\n1,,,,\n2,,,,\n",
+		"id,text,vector,metadata,n\n1,,,,2\n",
+	} {
+		importAll(t, c, write(t, filepath.Join(t.TempDir(), "a.csv"), content), nil)
+	}
+	want := map[string]db.Document{
+		"1": {ID: "1", Text: "one", Vector: []float32{1, 1}, Metadata: db.Metadata{"n": int64(2)}}, "2": {ID: "2"},
+	}
+	got := map[string]db.Document{}
+	for _, d := range documents(t, c) {
+		got[d.ID] = d
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestRealCache(t *testing.T) {
 	root := filepath.Join("..", "..", "shared", "data", "emb-cache-ada002")
 	if _, err := os.Stat(root); err != nil {
