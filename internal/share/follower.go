@@ -391,10 +391,11 @@ func (m *Member) decide(l *link, g Grant) {
 	if p != nil && p.decide != nil {
 		ops, err := p.decide()
 		l.mu.Lock()
+		dropped := l.pending[g.Request] != p // and the caller was told that nothing is written
 		p.decided = err
 		p.sent = err == nil && len(ops) > 0
 		l.mu.Unlock()
-		if err == nil {
+		if err == nil && !dropped {
 			answer = Decided{Request: g.Request, Ops: ops}
 		}
 	}
@@ -455,11 +456,17 @@ func (m *Member) request(ctx context.Context, l *link, id uint64, msg Message, p
 		return true, nil
 	}
 	if err := m.await(ctx, l, p); err != nil {
-		l.send(Cancel{Request: id})
-		if sent := l.drop(id); sent {
-			return false, fmt.Errorf("%w: %w", errUnanswered, err)
+		dropped, sent := l.drop(id)
+		if dropped {
+			l.send(Cancel{Request: id})
 		}
-		return false, err
+		switch {
+		case sent:
+			return false, fmt.Errorf("%w: %w", errUnanswered, err)
+		case dropped:
+			return false, err
+		}
+		// Otherwise the result has come at the same time.
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -478,12 +485,12 @@ func (m *Member) request(ctx context.Context, l *link, id uint64, msg Message, p
 	return false, errUnanswered
 }
 
-// drop gives up a request. It reports whether ops of it have been sent.
-func (l *link) drop(id uint64) (sent bool) {
+// drop gives up a request, unless it has its result. It reports whether ops of it have been sent.
+func (l *link) drop(id uint64) (dropped, sent bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p := l.take(id)
-	return p != nil && p.sent
+	return p != nil, p != nil && p.sent
 }
 
 // ask sends a request to the leader, to the next one if it was not begun or has not been applied,

@@ -2,6 +2,7 @@ package share
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"reflect"
@@ -70,5 +71,87 @@ func TestFullQueue(t *testing.T) {
 	}
 	if n, err := other.Read(make([]byte, 1)); err != io.EOF {
 		t.Errorf("%d bytes, %v", n, err)
+	}
+}
+
+// ending is a context that has ended. When a call asks why, something else happens first.
+type ending struct {
+	context.Context
+	first func()
+}
+
+func (e ending) Err() error {
+	e.first()
+	return e.Context.Err()
+}
+
+// TestAnswerAtTheEnd: a request whose result comes together with the end of its context has that
+// result. It may have been written, so the error of the context would be wrong.
+func TestAnswerAtTheEnd(t *testing.T) {
+	if !engine.CanShare {
+		t.Skip("processes do not share here")
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	answer := func(err error) func(l *link) {
+		return func(l *link) { l.finish(Result{Request: 1, Err: err}) }
+	}
+	for name, c := range map[string]struct {
+		first func(l *link)
+		sent  bool
+		again bool
+		want  []error // nil: no error
+	}{
+		"written":            {answer(nil), true, false, nil},
+		"refused":            {answer(engine.ErrExists), true, false, []error{engine.ErrExists}},
+		"not begun":          {answer(ErrNotLeader), true, true, nil},
+		"lost":               {func(l *link) { _ = l.close() }, true, false, []error{errUnanswered}},
+		"lost before it was": {func(l *link) { _ = l.close() }, false, true, nil},
+		"sent":               {func(*link) {}, true, false, []error{engine.ErrUnknown, context.Canceled}},
+		"not sent":           {func(*link) {}, false, false, []error{context.Canceled}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			socket, _ := connected(t)
+			l := newLink(socket)
+			l.turn <- struct{}{} // the background reads
+			ctx := ending{ended, func() { c.first(l) }}
+			again, err := new(Member).request(ctx, l, 1, Call{Request: 1, Kind: CallBarrier}, &pending{sent: c.sent})
+			if again != c.again || (err == nil) != (c.want == nil) {
+				t.Fatal(again, err)
+			}
+			for _, want := range c.want {
+				if !errors.Is(err, want) {
+					t.Errorf("%v, want %v", err, want)
+				}
+			}
+			if known := !errors.Is(errors.Join(c.want...), engine.ErrUnknown); known && errors.Is(err, engine.ErrUnknown) {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestDecidedTooLate: a request that is given up while it decides sends no ops. Its caller has been
+// told that nothing is written.
+func TestDecidedTooLate(t *testing.T) {
+	if !engine.CanShare {
+		t.Skip("processes do not share here")
+	}
+	for _, late := range []bool{false, true} {
+		socket, other := connected(t)
+		l := newLink(socket)
+		l.pending[1] = &pending{id: 1, decide: func() ([]engine.Op, error) {
+			if late {
+				if dropped, sent := l.drop(1); !dropped || sent {
+					t.Error("it is not pending, or was sent:", dropped, sent)
+				}
+			}
+			return []engine.Op{{Kind: engine.OpDelete, Collection: "c", ID: "a"}}, nil
+		}}
+		new(Member).decide(l, Grant{Request: 1})
+		msg, err := NewReader(other, true).Next()
+		if d, ok := msg.(Decided); err != nil || !ok || d.Err != late || (len(d.Ops) == 0) != late {
+			t.Errorf("late=%v: sent %+v, %v", late, msg, err)
+		}
 	}
 }
