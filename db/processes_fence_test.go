@@ -512,6 +512,76 @@ func TestDirectoryReplaced(t *testing.T) {
 	}
 }
 
+// TestReaderBetweenWriters: a process that only reads sees what others have written that opened the
+// database, and closed it or were killed, while it made no call.
+func TestReaderBetweenWriters(t *testing.T) {
+	bounded(t)
+	ctx, dir := t.Context(), filepath.Join(t.TempDir(), "db")
+	put := func(id string, lead bool) {
+		t.Helper()
+		writer := open(t, dir, nil)
+		upsert(t, collection(t, writer, "c", Schema{Dim: 1}), Document{ID: id, Vector: []float32{1}})
+		if !lead {
+			depose(t, dir) // what it writes on closing counts no more
+		}
+		if err := writer.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("0", true)
+	if err := os.Remove(filepath.Join(dir, engine.LockName)); err != nil { // as in a copy
+		t.Fatal(err)
+	}
+	reader := open(t, dir, &Options{ReadOnly: true})
+	docs := collectionOf(t, reader, "c")
+	for i, barrier := range []bool{true, false, true, false, true, true, false} {
+		put(fmt.Sprint(i+1), i < 4)
+		if barrier {
+			if err := reader.Barrier(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for want := i + 2; ; {
+			n, err := docs.Count(ctx, nil)
+			if err != nil || barrier && n != want {
+				t.Fatalf("round %d: %d documents, want %d: %v", i, n, want, err)
+			}
+			if n == want {
+				break
+			}
+		}
+		if list, err := reader.Processes(ctx); err != nil || len(list) != 1 || list[0].Role != "reader" {
+			t.Fatal(list, err)
+		}
+	}
+	check(t, reader)
+}
+
+// TestReaderOfReplacedDirectory puts another database in the place of one that a process only
+// reads. It reads on, and Barrier says that it cannot know what others write.
+func TestReaderOfReplacedDirectory(t *testing.T) {
+	bounded(t)
+	ctx, parent := t.Context(), t.TempDir()
+	dir, other := filepath.Join(parent, "db"), filepath.Join(parent, "other")
+	for _, at := range []string{dir, other} {
+		vdb := open(t, at, nil)
+		upsert(t, collection(t, vdb, "c", Schema{}), Document{ID: at})
+		if err := vdb.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reader := open(t, dir, &Options{ReadOnly: true})
+	if err := errors.Join(os.Rename(dir, dir+".old"), reader.Barrier(ctx), os.Rename(other, dir)); err != nil {
+		t.Fatal(err)
+	}
+	if err := reader.Barrier(ctx); !errors.Is(err, engine.ErrReplaced) {
+		t.Error(err)
+	}
+	if _, err := collectionOf(t, reader, "c").Get(ctx, dir, WithText); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestDirectoryRemoved removes the directory of an open database: the next write fails, because
 // nothing could find it again, and so do all further ones.
 func TestDirectoryRemoved(t *testing.T) {

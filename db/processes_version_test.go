@@ -139,6 +139,34 @@ func TestLeaderOfAnotherVersion(t *testing.T) {
 	}
 }
 
+// TestReaderBesideAnotherVersion: a process that only reads was there before a leader that has
+// another version of the protocol. It reads on, and Barrier says why it cannot see what that one
+// writes, until it has ended.
+func TestReaderBesideAnotherVersion(t *testing.T) {
+	bounded(t)
+	for _, version := range otherVersions {
+		dir := filepath.Join(shortDir(t), "db")
+		vdb := open(t, dir, nil)
+		upsert(t, collection(t, vdb, "c", Schema{}), Document{ID: "a"})
+		if err := vdb.Close(); err != nil {
+			t.Fatal(err)
+		}
+		reader := open(t, dir, &Options{ReadOnly: true})
+		s := &stranger{t: t, version: version}
+		if err := s.lead(dir); err != nil {
+			t.Fatal(err)
+		}
+		isOfVersions(t, reader.Barrier(t.Context()), version, ErrLocked)
+		if n, err := existing(t, reader, "c").Count(t.Context(), nil); err != nil || n != 1 {
+			t.Errorf("%d documents, %v", n, err)
+		}
+		s.end()
+		if err := reader.Barrier(t.Context()); err != nil {
+			t.Error("it has ended:", err)
+		}
+	}
+}
+
 // TestFollowerOfAnotherVersion connects to a leader with another version of the protocol. It is
 // refused in words that every version reads, and the leader goes on.
 func TestFollowerOfAnotherVersion(t *testing.T) {

@@ -103,9 +103,11 @@ func (db *Engine) open() (err error) {
 	if db.Opts.ReadOnly && db.sharing() {
 		// A leader leaves the meta.bolt alone that this process has open, and the rest is mapped or
 		// in memory.
-		if err := lock.Close(); err != nil {
+		mark, err := lock.Mark()
+		if err := errors.Join(err, lock.Close()); err != nil {
 			return err
 		}
+		db.shared.mark.Store(&mark)
 	}
 	db.Opts.Logger.Info("opened", "dir", db.Dir, "lsn", db.Cur.LSN, "segments", len(db.Segments),
 		"took", time.Since(start))

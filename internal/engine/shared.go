@@ -115,6 +115,7 @@ type sharing struct {
 	observer Observer             // guarded by Mu
 	roots    map[*meta.Store]Root // of followers; guarded by Mu
 	look     atomic.Pointer[func(context.Context) error]
+	mark     atomic.Pointer[string] // of the lock, when this process last read the files alone
 	received received
 }
 
@@ -654,8 +655,22 @@ func (db *Engine) setWrites(may bool) {
 	db.writes = may
 }
 
-// Reload loads the files again in a process that only reads, once the leader that it followed has
-// ended. It fails with ErrLocked while another process leads.
+// Fresh reports whether no process has led since this one, which reads alone, has read the files.
+// Whoever leads takes the lock first.
+func (db *Engine) Fresh() (bool, error) {
+	read := db.shared.mark.Load()
+	if read == nil { // a published folder, which nobody leads
+		return db.Folder != nil, nil
+	}
+	if moved, err := db.FS.Moved(); moved || err != nil {
+		return false, err
+	}
+	mark, err := db.FS.LockMark(LockName)
+	return err == nil && mark == *read, err
+}
+
+// Reload loads the files again in a process that only reads, once a leader has ended. It fails with
+// ErrLocked while another process leads.
 func (db *Engine) Reload() error {
 	db.MetaMu.Lock()
 	defer db.MetaMu.Unlock()
@@ -668,12 +683,17 @@ func (db *Engine) Reload() error {
 		return Translate(err)
 	}
 	db.catchUpLast()
-	err = db.replace(func() (*meta.Store, error) {
-		store, _, err := db.loadAgain(meta.Options{ReadOnly: true, Trusted: true}, db.logOptions())
-		return store, err
-	})
+	mark, err := lock.Mark()
+	if err == nil {
+		err = db.replace(func() (*meta.Store, error) {
+			store, _, err := db.loadAgain(meta.Options{ReadOnly: true, Trusted: true}, db.logOptions())
+			return store, err
+		})
+	}
 	if err == nil {
 		db.shared.received.restart(nil)
+		db.Retry() // a leader may have made files
+		db.shared.mark.Store(&mark)
 		db.role.Store(uint32(Reader))
 		db.Opts.Logger.Info("reads alone", "dir", db.Dir, "lsn", db.Cur.LSN, "segments", len(db.Segments))
 	}

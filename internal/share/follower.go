@@ -340,7 +340,8 @@ func (m *Member) elect() *link {
 		} else if err = m.engine.Reload(); err == nil {
 			m.mu.Lock()
 			defer m.mu.Unlock()
-			m.change(nil)
+			m.stuck = nil
+			m.wake() // the link stays: seek may have joined a leader since
 			return nil
 		}
 		l, joined := m.joinAdopted(0) // a leader that has a full disk, say, leaves the lead to others
@@ -655,10 +656,8 @@ func (m *Member) Processes(ctx context.Context) ([]Process, error) {
 
 // Barrier waits until everything that any process had acknowledged before the call is visible here.
 func (m *Member) Barrier(ctx context.Context) error {
-	if m.opts.ReadOnly {
-		m.mu.Lock()
-		m.seek()
-		m.mu.Unlock()
+	if err := m.renew(ctx); err != nil {
+		return err
 	}
 	for {
 		_, done, err := m.Call(ctx, CallBarrier)

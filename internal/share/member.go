@@ -233,19 +233,46 @@ func (m *Member) begin(l *link) {
 	})
 }
 
-// seek joins a leader if there is one. mu is held.
-func (m *Member) seek() {
-	if m.link.Load() != nil || m.ctx.Err() != nil || m.engine.Role() != engine.Reader {
-		return
+// seek has a process that reads alone see what others have written since: it joins the leader, or
+// reads the files again if that one has ended. errNoLeader says that a process holds the lock and
+// cannot be joined yet. mu is held.
+func (m *Member) seek() error {
+	if !m.opts.Shared || m.link.Load() != nil || m.ctx.Err() != nil || m.engine.Role() != engine.Reader {
+		return nil
 	}
-	l, err := m.joinAdopted(lookTime)
-	if err != nil {
-		if !errors.Is(err, errNoLeader) && !errors.Is(err, ErrNotLeader) {
-			m.opts.Logger.Error("cannot join the leader", "error", err)
+	if fresh, err := m.engine.Fresh(); fresh || err != nil {
+		return err
+	}
+	l, joined := m.joinAdopted(lookTime)
+	if joined == nil {
+		m.begin(l)
+		return nil
+	}
+	switch err := m.engine.Reload(); {
+	case !errors.Is(err, engine.ErrLocked):
+		return err
+	case errors.Is(joined, errNoLeader) || errors.Is(joined, ErrNotLeader):
+		return fmt.Errorf("%w: %w", errNoLeader, err)
+	default:
+		return notShared(err, joined)
+	}
+}
+
+// renew is seek that waits for a process which cannot be joined yet, as Open does.
+func (m *Member) renew(ctx context.Context) error {
+	for start := time.Now(); ; {
+		m.mu.Lock()
+		err := m.seek()
+		m.mu.Unlock()
+		if !errors.Is(err, errNoLeader) || time.Since(start) > openTime {
+			return err
 		}
-		return
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(minPause):
+		}
 	}
-	m.begin(l)
 }
 
 // Self describes this process.

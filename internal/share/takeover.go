@@ -14,7 +14,7 @@ import (
 // see engine.Depose. When it goes on it finds the fence, and follows.
 
 const (
-	// lookEvery is the time after which a reader looks for a leader again.
+	// lookEvery is the time after which a reader looks again whether a process leads, or has led.
 	lookEvery = 2 * time.Millisecond
 	// lookAgain is the time after which a process looks whether another one has taken the lead.
 	lookAgain = 5 * time.Millisecond
@@ -104,8 +104,9 @@ func (l *link) stopped() error {
 }
 
 // look notices a change of the leader that no message tells. Calls begin with it. A reader joins a
-// leader if there is one now: the files that it has open are left alone by every leader, but do not
-// change any more. Others notice that a process has taken the place of a leader that was stopped.
+// leader if there is one now, or reads the files again if there was one: those that it has open are
+// left alone by every leader, but do not change any more. Others notice that a process has taken
+// the place of a leader that was stopped.
 func (m *Member) look(ctx context.Context) error {
 	role, every := m.engine.Role(), lookAgain
 	now, last := time.Now().UnixNano(), m.looked.Load()
@@ -139,7 +140,10 @@ func (m *Member) look(ctx context.Context) error {
 	case engine.Reader:
 		if m.mu.TryLock() { // otherwise another call is looking
 			defer m.mu.Unlock()
-			m.seek()
+			if err := m.seek(); err != nil && !errors.Is(err, errNoLeader) {
+				m.opts.Logger.Error("cannot see what others have written", "error", err)
+				m.looked.Store(time.Now().Add(brokenPause).UnixNano())
+			}
 		}
 	}
 	return nil

@@ -78,6 +78,42 @@ func (f *FS) LockToken(name string) (string, error) {
 	return readHolder(file).token, nil
 }
 
+// LockMark tells the holds of the named lock apart: it changes whenever the lock is taken
+// exclusively. It is empty if there is no file.
+func (f *FS) LockMark(name string) (string, error) {
+	file, err := f.in().open(name, os.O_RDONLY, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	return readMark(file)
+}
+
+// Mark returns LockMark of the file of a held lock.
+func (l *Lock) Mark() (string, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.f == nil {
+		return "", nil
+	}
+	return readMark(l.f)
+}
+
+// readMark returns the token in a lock file, or when it was written if the last holder left none.
+func readMark(file *os.File) (string, error) {
+	if token := readHolder(file).token; token != "" {
+		return token, nil
+	}
+	info, err := file.Stat()
+	if err != nil {
+		return "", err
+	}
+	return info.ModTime().UTC().Format(time.RFC3339Nano), nil
+}
+
 // Lock takes the lock of the named file without waiting: exclusive for a writer, shared for
 // readers. When another handle, in this process or another, holds it in the way, the error wraps
 // ErrLocked and tells process id and program of a writer and since when, as far as the file does.

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -449,6 +450,34 @@ func fault(t *testing.T) error {
 		return errors.New("read a lost page")
 	}
 	return nil
+}
+
+// TestLockMark: the mark of a lock changes with each exclusive hold, also of those without a token,
+// and with nothing else.
+func TestLockMark(t *testing.T) {
+	f := open(t, nil)
+	seen := map[string]bool{}
+	look := func(hold *Lock) {
+		t.Helper()
+		mark := must[string](t)(hold.Mark())
+		if now := must[string](t)(f.LockMark("LOCK")); now != mark || seen[mark] {
+			t.Errorf("%q, the holder has %q, before: %v", now, mark, seen)
+		}
+		seen[mark] = true
+		ok(t, hold.Close())
+		r := must[*Lock](t)(f.Lock("LOCK", false))
+		if again := must[string](t)(r.Mark()); again != mark {
+			t.Errorf("a reader has %q, not %q", again, mark)
+		}
+		ok(t, r.Close())
+	}
+	look(must[*Lock](t)(f.Lock("LOCK", false))) // there is no file
+	for i := range 3 {
+		look(must[*Lock](t)(f.Lock("LOCK", true)))
+		hold := must[*Lock](t)(f.LockAlone("LOCK"))
+		ok(t, os.Chtimes(filepath.Join(f.Dir(), "LOCK"), time.Time{}, time.Unix(int64(i), 0)))
+		look(hold)
+	}
 }
 
 func TestLock(t *testing.T) {
