@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 
@@ -278,7 +279,8 @@ func (c *Collection) FillPatch(ctx context.Context, p db.Patch) (db.Patch, error
 }
 
 // Fill gives a vector to each document that has a text and no vector. Without a model it does
-// nothing.
+// nothing. Vectors that the documents have must be as long as those of the model: the error matches
+// db.ErrDimensionMismatch, and the collection is not pinned.
 func (c *Collection) Fill(ctx context.Context, docs []*db.Document) error {
 	var texts []string
 	var lack []*db.Document
@@ -287,8 +289,8 @@ func (c *Collection) Fill(ctx context.Context, docs []*db.Document) error {
 			texts, lack = append(texts, d.Text), append(lack, d)
 		}
 	}
-	if len(lack) == 0 {
-		return nil
+	if err := c.fits(ctx, docs, len(lack) > 0); err != nil || len(lack) == 0 {
+		return err
 	}
 	e, model, err := c.embedder(ctx, true)
 	if err != nil || e == nil {
@@ -303,6 +305,32 @@ func (c *Collection) Fill(ctx context.Context, docs []*db.Document) error {
 			return fmt.Errorf("%w: %s returned %d components", embed.ErrMismatch, model, n)
 		}
 		d.Vector = vecs[i]
+	}
+	return nil
+}
+
+// fits compares the vectors that documents have with those of the model of the collection. With
+// pin, that is the default model where there is none.
+func (c *Collection) fits(ctx context.Context, docs []*db.Document, pin bool) error {
+	at := slices.IndexFunc(docs, func(d *db.Document) bool { return len(d.Vector) > 0 })
+	if at < 0 {
+		return nil
+	}
+	info, err := c.Info()
+	if err != nil {
+		return err
+	}
+	model, ok := Pinned(info)
+	if !ok && pin && c.models.opts.Default != nil {
+		if model, err = c.models.Resolve(ctx, *c.models.opts.Default); err != nil {
+			return fmt.Errorf("vectorize: %w", err)
+		}
+	}
+	for _, d := range docs[at:] {
+		if n := len(d.Vector); n > 0 && model.Dimensions > 0 && n != model.Dimensions {
+			return fmt.Errorf("%w: document %q has a vector of %d components, %s makes %d",
+				db.ErrDimensionMismatch, d.ID, n, model, model.Dimensions)
+		}
 	}
 	return nil
 }

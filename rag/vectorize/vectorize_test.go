@@ -250,6 +250,30 @@ func TestDefault(t *testing.T) {
 	}
 }
 
+// TestVectorsOfAnotherLength: a write with vectors that are not as long as those of the model is
+// refused, and pins nothing.
+func TestVectorsOfAnotherLength(t *testing.T) {
+	l := newLab(t, &model)
+	c := l.open("a", db.Schema{})
+	long := db.Document{ID: "1", Vector: make([]float32, 77), Text: "x"}
+	if _, err := c.Upsert(t.Context(), long, db.Document{ID: "2", Text: "x"}); !errors.Is(err, db.ErrDimensionMismatch) {
+		t.Errorf("beside a text: %v", err)
+	}
+	info, err := c.Info()
+	if _, pinned := Pinned(info); err != nil || pinned || info.Documents > 0 {
+		t.Errorf("%+v, %v", info, err)
+	}
+	if err := c.Pin(t.Context(), model); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Upsert(t.Context(), long); !errors.Is(err, db.ErrDimensionMismatch) {
+		t.Errorf("pinned: %v", err)
+	}
+	if _, err := c.Upsert(t.Context(), db.Document{ID: "2", Text: "x"}); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestFailures(t *testing.T) {
 	l := newLab(t, &model)
 	c := l.open("a", db.Schema{})
