@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"runtime/debug"
 	"slices"
@@ -504,5 +505,44 @@ func TestBackupBesideALeader(t *testing.T) {
 	}
 	if err := reader.Flush(ctx); !errors.Is(err, ErrReadOnly) {
 		t.Error(err)
+	}
+}
+
+// TestBackupOfRemovedSegments removes the names of the segments that a process has open, as a
+// leader may after it has compacted them: a backup needs the names no more than a search does.
+func TestBackupOfRemovedSegments(t *testing.T) {
+	bounded(t)
+	ctx, dir := t.Context(), t.TempDir()
+	leader, follower := open(t, dir, nil), open(t, dir, nil)
+	reader := open(t, dir, &Options{ReadOnly: true})
+	upsert(t, collection(t, leader, "c", Schema{Dim: 1}), Document{ID: "a", Vector: []float32{1}})
+	if err := leader.Flush(ctx); err != nil {
+		t.Fatal(err)
+	}
+	others := map[string]*DB{"follower": follower, "reader": reader}
+	for name, vdb := range others { // which have the segment open then
+		if err := vdb.Backup(ctx, filepath.Join(t.TempDir(), "before")); err != nil {
+			t.Fatal(name, err)
+		}
+	}
+	segments, err := filepath.Glob(filepath.Join(dir, "seg", "*.vec"))
+	if err != nil || len(segments) != 1 {
+		t.Fatal(segments, err)
+	}
+	if err := os.Remove(segments[0]); err != nil {
+		t.Fatal(err)
+	}
+	for name, vdb := range others {
+		to := filepath.Join(t.TempDir(), "copy")
+		if err := vdb.Backup(ctx, to); err != nil {
+			t.Error(name, err)
+			continue
+		}
+		copied := open(t, to, nil)
+		check(t, copied)
+		hits, err := collectionOf(t, copied, "c").Search(ctx, Query{Near: Vector{1}})
+		if err != nil || len(hits.Hits) != 1 {
+			t.Errorf("%s: %v, %v", name, hits, err)
+		}
 	}
 }

@@ -119,6 +119,10 @@ func (s *Segment) Close() error {
 	return errors.Join(err, s.file.Close())
 }
 
+// ReadAt reads the bytes of the file, not through the map, as io.ReaderAt. It works after the file
+// has lost its name.
+func (s *Segment) ReadAt(b []byte, off int64) (int, error) { return s.file.ReadAt(b, off) }
+
 // Name returns the name of the file within the database directory.
 func (s *Segment) Name() string { return FileName(s.head.info.ID) }
 

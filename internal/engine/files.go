@@ -367,7 +367,7 @@ func (db *Engine) inUse(id uint64) bool {
 const copyBytes = vfs.HugePage
 
 // CopyFile copies the first size bytes of a file to a new one of that name, and syncs it.
-func CopyFile(ctx context.Context, in *vfs.File, to *vfs.FS, name string, size int64) error {
+func CopyFile(ctx context.Context, in io.ReaderAt, to *vfs.FS, name string, size int64) error {
 	out, err := to.Create(name)
 	if err != nil {
 		return err

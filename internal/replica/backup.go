@@ -99,7 +99,7 @@ func fill(ctx context.Context, db *engine.Engine, to *vfs.FS, lsn uint64, led bo
 	}
 	defer db.Drop(ver)
 	for _, s := range ver.Files.Segments {
-		if err := copySegment(ctx, db, from, to, s); err != nil {
+		if err := copySegment(ctx, db, to, s); err != nil {
 			return err
 		}
 	}
@@ -181,10 +181,11 @@ func copyLog(ctx context.Context, db *engine.Engine, from, to *vfs.FS, ver *engi
 	return err
 }
 
-// copySegment copies a vector file and verifies the copy. Columns are derived: the copy builds them
-// when it first needs them.
-func copySegment(ctx context.Context, db *engine.Engine, from, to *vfs.FS, s *engine.OpenSegment) error {
-	if err := copyFile(ctx, from, to, segment.FileName(s.Info.ID), s.Info.Size); err != nil {
+// copySegment copies a vector file and verifies the copy. It reads the file that is open: another
+// process, which leads, may have removed its name. Columns are derived: the copy builds them when
+// it first needs them.
+func copySegment(ctx context.Context, db *engine.Engine, to *vfs.FS, s *engine.OpenSegment) error {
+	if err := engine.CopyFile(ctx, s, to, s.Name(), s.Info.Size); err != nil {
 		return err
 	}
 	written, err := segment.Open(to, db.Identity, s.Info)

@@ -569,7 +569,7 @@ func (p *publication) segments() error {
 			}
 			return err
 		}) {
-			err := copySegment(p.ctx, p.db, p.db.FS, p.temp, s)
+			err := copySegment(p.ctx, p.db, p.temp, s)
 			if err == nil {
 				err = p.adopt(name)
 			}
