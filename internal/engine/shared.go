@@ -726,6 +726,55 @@ func (db *Engine) Alone(fn func() error) (alone bool, err error) {
 	return true, fn()
 }
 
+// CheckLog reads the log from the first batch that is not flushed (I5: no hole; frames whole), and
+// returns the damage in it, while writers pause. err says that it could not be read: it matches
+// ErrLocked if another process may write the log. Ask that one.
+func (db *Engine) CheckLog(ctx context.Context) (damage, err error) {
+	if db.Leads() {
+		if err := db.CheckLead(); err != nil {
+			return nil, err
+		}
+		return db.readLog(ctx, true)
+	}
+	if damage, err = db.readLog(ctx, false); db.Folder != nil {
+		return damage, err
+	}
+	// To keep leaders away while a long log is read would make their Open fail. It is read again
+	// for damage only.
+	alone, unsure := db.Alone(func() (err error) {
+		if damage != nil {
+			damage, err = db.readLog(ctx, false)
+		}
+		return err
+	})
+	if unsure == nil && !alone {
+		return nil, errLed
+	}
+	return damage, nil // if meta.bolt cannot be read, that is not about the log
+}
+
+// errLed is the error of a process that does not lead, and finds that another one may.
+var errLed = fmt.Errorf("%w: it may be writing the log", ErrLocked)
+
+// readLog is CheckLog of a process that leads, and fails if it no longer does, or of another one.
+func (db *Engine) readLog(ctx context.Context, leads bool) (damage, err error) {
+	db.MetaMu.Lock() // keeps log files from being removed
+	defer db.MetaMu.Unlock()
+	db.CommitMu.Lock() // keeps batches from being written
+	defer db.CommitMu.Unlock()
+	if leads {
+		if err := db.mayWrite(); err != nil {
+			return nil, err
+		}
+	}
+	_, damage = wal.Replay(wal.Options{FS: db.Files(), DB: db.State.DB}, db.Cur.Applied,
+		func(_ uint64, b []byte) error {
+			_, err := DecodeRecord(b)
+			return errors.Join(err, ctx.Err())
+		})
+	return damage, nil
+}
+
 // Look sets a function that every call runs first, and whose error ends the call; nil ends that. A
 // process that has begun to lead meanwhile is found there.
 func (db *Engine) Look(look func(context.Context) error) {

@@ -1,8 +1,8 @@
 package fsck
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -19,7 +19,6 @@ import (
 	"github.com/vecbolt/vecbolt/segment"
 	"github.com/vecbolt/vecbolt/segment/columns"
 	"github.com/vecbolt/vecbolt/segment/terms"
-	"github.com/vecbolt/vecbolt/wal"
 )
 
 // A Level says how much a check trusts.
@@ -34,9 +33,13 @@ const (
 	Deep
 )
 
+// A ReadLog reads the log from the first batch that is not flushed, and returns the damage in it.
+// err says that no process could read it.
+type ReadLog func(context.Context) (damage, err error)
+
 // Check checks an open database. It changes nothing. Readers and writers go on; writers pause while
 // the log is read. An error says that the check itself could not be done.
-func Check(ctx context.Context, db *engine.Engine, level Level) (*Report, error) {
+func Check(ctx context.Context, db *engine.Engine, level Level, log ReadLog) (*Report, error) {
 	ver, err := db.Acquire(ctx)
 	if err != nil {
 		return nil, err
@@ -45,7 +48,12 @@ func Check(ctx context.Context, db *engine.Engine, level Level) (*Report, error)
 	c := &checker{db: db, ctx: ctx, ver: ver, deep: level == Deep, report: &Report{Problems: []Problem{}},
 		progress: engine.ProgressOf(ctx)}
 	c.expect()
-	for _, step := range []func() error{c.published, c.store, c.log, c.segments, c.leftovers, c.documents} {
+	damage, err := log(ctx)
+	if err != nil {
+		return nil, cmp.Or(ctx.Err(), err)
+	}
+	logged := func() error { return damage }
+	for _, step := range []func() error{c.published, c.store, logged, c.segments, c.leftovers, c.documents} {
 		if err := db.Guard(step); err != nil {
 			if ctx.Err() != nil {
 				return nil, ctx.Err()
@@ -77,20 +85,6 @@ func (c *checker) store() error {
 	return c.ver.Files.Store.Check(c.ctx, func(file string, offset int64, bucket, key, detail string) {
 		c.report.add(recordProblem(file, offset, bucket, key, detail))
 	})
-}
-
-// log reads the log from the first batch that is not flushed (I5: no hole; frames whole).
-func (c *checker) log() error {
-	c.db.MetaMu.Lock() // keeps log files from being removed
-	defer c.db.MetaMu.Unlock()
-	c.db.CommitMu.Lock() // keeps batches from being written
-	defer c.db.CommitMu.Unlock()
-	_, err := wal.Replay(wal.Options{FS: c.db.Files(), DB: c.db.State.DB}, c.db.Cur.Applied,
-		func(_ uint64, b []byte) error {
-			_, err := engine.DecodeRecord(b)
-			return errors.Join(err, c.ctx.Err())
-		})
-	return err
 }
 
 // segments reads all vector files and the derived files beside them.

@@ -292,7 +292,7 @@ func drawMessage(t *rapid.T, kind int) Message {
 		}
 		return m
 	case kindCall:
-		return Call{u64("request"), uint8(rapid.IntRange(CallFlush, CallProcesses).Draw(t, "call"))}
+		return Call{u64("request"), uint8(rapid.IntRange(CallFlush, CallCheckLog).Draw(t, "call"))}
 	case kindCancel:
 		return Cancel{u64("request")}
 	case kindOutcome:

@@ -667,6 +667,35 @@ func (m *Member) Barrier(ctx context.Context) error {
 	}
 }
 
+// CheckLog implements fsck.ReadLog. The process that leads reads the log: it alone can pause the
+// writers.
+func (m *Member) CheckLog(ctx context.Context) (damage, err error) {
+	for again := false; ; again = true {
+		if m.opts.ReadOnly && m.opts.Shared {
+			m.mu.Lock()
+			m.seek()
+			m.mu.Unlock()
+		}
+		result, done, asked := m.Call(ctx, CallCheckLog)
+		if done && (asked == nil || result.Err != nil) {
+			return result.Err, nil
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		damage, err = m.engine.CheckLog(ctx) // nobody else can
+		switch locked := errors.Is(err, engine.ErrLocked); {
+		case locked && asked != nil:
+			return nil, asked
+		case locked && again && m.engine.Role() == engine.Reader:
+			// The log is of a later state, which this process does not have: it needs no log.
+			return nil, nil
+		case !locked:
+			return damage, err
+		}
+	}
+}
+
 // Flush implements replica.Flush.
 func (m *Member) Flush(ctx context.Context) (lsn uint64, led bool, err error) {
 	if m.opts.ReadOnly && !m.opts.Shared {

@@ -1,7 +1,7 @@
 package share
 
 // Version is the version of the protocol. Processes of different versions do not share a database.
-const Version = 3
+const Version = 4
 
 // MaxFrame is the largest frame in bytes: a record of the log, of 1 GiB at most, and its overhead.
 // A batch of 512 MiB fits, because a write takes no more bytes beside its document and vector than
@@ -57,6 +57,7 @@ const (
 	CallCompact   = 2 // compact until there is nothing to gain
 	CallBarrier   = 3 // the LSN of the newest acknowledged batch
 	CallProcesses = 4 // the processes that share the database
+	CallCheckLog  = 5 // the damage in the log, as the error of the result
 )
 
 // The flags of an op.

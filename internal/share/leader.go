@@ -1,6 +1,7 @@
 package share
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -736,6 +737,13 @@ func (s *leader) call(ctx context.Context, kind uint8, result *Result) error {
 		return s.engine.Compact(ctx)
 	case CallProcesses:
 		result.Processes = s.processes()
+	case CallCheckLog:
+		if err := s.engine.Begin(); err != nil {
+			return err
+		}
+		defer s.engine.End()
+		damage, err := s.engine.CheckLog(ctx)
+		return cmp.Or(err, damage)
 	default:
 		return fmt.Errorf("unknown call %d", kind)
 	}

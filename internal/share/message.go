@@ -376,7 +376,7 @@ func decodeCall(d *codec.Decoder) Message {
 }
 
 func checkCall(kind uint8) error {
-	if kind < CallFlush || kind > CallProcesses {
+	if kind < CallFlush || kind > CallCheckLog {
 		return fmt.Errorf("call %d", kind)
 	}
 	return nil

@@ -254,7 +254,7 @@ func TestRefusedMessages(t *testing.T) {
 		})},
 		"replaces nothing known": {kindRecords, encoded(func(e *codec.Encoder) { e.U64(1); e.U8(1); e.Uvarint(1); e.String("x") })},
 		"call 0":                 {kindCall, encoded(func(e *codec.Encoder) { e.U64(1); e.U8(0) })},
-		"call 5":                 {kindCall, encoded(func(e *codec.Encoder) { e.U64(1); e.U8(CallProcesses + 1) })},
+		"call 6":                 {kindCall, encoded(func(e *codec.Encoder) { e.U64(1); e.U8(CallCheckLog + 1) })},
 		"deleted":                {kindResult, encoded(func(e *codec.Encoder) { e.U64(1); e.U64(1); e.Uvarint(1 << 63); e.U8(0); e.U8(0) })},
 		"too many processes": {kindResult, encoded(func(e *codec.Encoder) {
 			e.U64(1)

@@ -103,6 +103,7 @@ func besideStopped(t *testing.T, readOnly bool, most time.Duration) {
 		},
 		"Processes": func() error { _, err := vdb.Processes(ctx); return err },
 		"Barrier":   func() error { return vdb.Barrier(ctx) },
+		"Check":     func() error { _, err := vdb.Check(ctx, db.CheckBytes); return err },
 	} {
 		start := time.Now()
 		err := call()
