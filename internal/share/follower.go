@@ -671,10 +671,8 @@ func (m *Member) Barrier(ctx context.Context) error {
 // writers.
 func (m *Member) CheckLog(ctx context.Context) (damage, err error) {
 	for again := false; ; again = true {
-		if m.opts.ReadOnly && m.opts.Shared {
-			m.mu.Lock()
-			m.seek()
-			m.mu.Unlock()
+		if err := m.renew(ctx); err != nil {
+			return nil, err
 		}
 		result, done, asked := m.Call(ctx, CallCheckLog)
 		if done && (asked == nil || result.Err != nil) {
