@@ -279,8 +279,8 @@ func (c *Collection) FillPatch(ctx context.Context, p db.Patch) (db.Patch, error
 }
 
 // Fill gives a vector to each document that has a text and no vector. Without a model it does
-// nothing. Vectors that the documents have must be as long as those of the model: the error matches
-// db.ErrDimensionMismatch, and the collection is not pinned.
+// nothing. Vectors that the documents have must be as long as the vectors that the model makes: the
+// error matches db.ErrDimensionMismatch, and the collection is not pinned.
 func (c *Collection) Fill(ctx context.Context, docs []*db.Document) error {
 	var texts []string
 	var lack []*db.Document
@@ -309,8 +309,8 @@ func (c *Collection) Fill(ctx context.Context, docs []*db.Document) error {
 	return nil
 }
 
-// fits compares the vectors that documents have with those of the model of the collection. With
-// pin, that is the default model where there is none.
+// fits compares the lengths of the vectors that documents have with the model of the collection, or
+// with the default model if the collection would be pinned to it.
 func (c *Collection) fits(ctx context.Context, docs []*db.Document, pin bool) error {
 	at := slices.IndexFunc(docs, func(d *db.Document) bool { return len(d.Vector) > 0 })
 	if at < 0 {

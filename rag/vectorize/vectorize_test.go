@@ -250,7 +250,7 @@ func TestDefault(t *testing.T) {
 	}
 }
 
-// TestVectorsOfAnotherLength: a write with vectors that are not as long as those of the model is
+// TestVectorsOfAnotherLength: a write with vectors of another length than the model makes is
 // refused, and pins nothing.
 func TestVectorsOfAnotherLength(t *testing.T) {
 	l := newLab(t, &model)
