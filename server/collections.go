@@ -35,7 +35,7 @@ func describe(info db.CollectionInfo) collection {
 }
 
 func (s *Server) listCollections(w http.ResponseWriter, r *http.Request) error {
-	if err := onlyParameters(r); err != nil {
+	if err := rest.NoParameters(r); err != nil {
 		return err
 	}
 	infos, err := s.db.Collections()
@@ -54,7 +54,7 @@ func (s *Server) listCollections(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) getCollection(w http.ResponseWriter, r *http.Request, c *db.Collection) error {
-	if err := onlyParameters(r); err != nil {
+	if err := rest.NoParameters(r); err != nil {
 		return err
 	}
 	info, err := c.Info()
@@ -99,12 +99,17 @@ func (s *Server) createCollection(w http.ResponseWriter, r *http.Request) error 
 			var value any
 			value, err = v.Value()
 			given[key] = value
-			text, _ := value.(string)
+			text, isText := value.(string)
 			switch key {
 			case "embedding_provider":
 				schema.Lineage.Provider = text
 			case "embedding_model":
 				schema.Lineage.Model = text
+			default:
+				isText = true // a field of the client's own
+			}
+			if err == nil && !isText {
+				err = fmt.Errorf("%w: want a text", db.ErrInvalid)
 			}
 		case key != "metadata" && key != "dimension" && key != "metric" && key != "text_index" && key != "index":
 			return unknown(key, "name", "metadata", "dimension", "metric", "text_index", "index",
@@ -178,7 +183,7 @@ func readTextIndex(v *docjson.Reader) (*db.TextIndex, error) {
 }
 
 func (s *Server) dropCollection(w http.ResponseWriter, r *http.Request, c *db.Collection) error {
-	if err := onlyParameters(r); err != nil {
+	if err := rest.NoParameters(r); err != nil {
 		return err
 	}
 	info, err := c.Info()
@@ -319,6 +324,9 @@ func (s *Server) setMetadata(w http.ResponseWriter, r *http.Request, c *db.Colle
 func unknown(key string, fields ...string) error {
 	return rest.Unknown(http.StatusBadRequest, fmt.Sprintf("unknown field %.60q", key), key, fields)
 }
+
+// missing returns the error for a field that a body must have.
+func missing(key string) error { return rest.Errorf(http.StatusBadRequest, "%q is missing", key) }
 
 // named adds the name of the body's field to an error.
 func named(key string, err error) error {

@@ -225,7 +225,7 @@ func (s *Server) listDocuments(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer end()
-	given, err := parameters(r, "where", "limit", "offset", "after", "include")
+	given, err := rest.Parameters(r, "where", "limit", "offset", "after", "include")
 	if err != nil {
 		return err
 	}
@@ -351,7 +351,7 @@ func appendDocument(dst []byte, d *db.Document, parts db.Select) (_ []byte, err 
 }
 
 func (s *Server) getDocument(w http.ResponseWriter, r *http.Request, c *db.Collection) error {
-	given, err := parameters(r, "include")
+	given, err := rest.Parameters(r, "include")
 	if err != nil {
 		return err
 	}
@@ -388,19 +388,25 @@ func (s *Server) getDocuments(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer end()
-	var ids []string
+	given, ids := false, []string(nil)
 	var parts db.Select
 	err = s.object(w, r, func(key string, v *docjson.Reader) (err error) {
 		switch key {
 		case "ids":
+			given = true
 			ids, err = v.Strings(maxPage)
 		case "include":
-			parts, err = readInclude(v)
+			if !v.Null() {
+				parts, err = readInclude(v)
+			}
 		default:
 			err = unknown(key, "ids", "include")
 		}
 		return named(key, err)
 	})
+	if err == nil && !given {
+		err = missing("ids")
+	}
 	if err != nil {
 		return err
 	}
@@ -489,7 +495,7 @@ func answerDeleted(w http.ResponseWriter, n int) {
 }
 
 func (s *Server) deleteDocument(w http.ResponseWriter, r *http.Request, c *db.Collection) error {
-	if err := onlyParameters(r); err != nil {
+	if err := rest.NoParameters(r); err != nil {
 		return err
 	}
 	n, err := c.Delete(r.Context(), r.PathValue("id"))
@@ -505,7 +511,7 @@ func (s *Server) deleteDocument(w http.ResponseWriter, r *http.Request, c *db.Co
 
 // deleteWhere deletes the documents that match a filter: ?where={...}.
 func (s *Server) deleteWhere(w http.ResponseWriter, r *http.Request, c *db.Collection) error {
-	given, err := parameters(r, "where")
+	given, err := rest.Parameters(r, "where")
 	if err != nil {
 		return err
 	}

@@ -58,7 +58,7 @@ func (s *Server) processes(ctx context.Context) (all []processFigures) {
 }
 
 func (s *Server) stats(w http.ResponseWriter, r *http.Request) error {
-	if err := onlyParameters(r); err != nil {
+	if err := rest.NoParameters(r); err != nil {
 		return err
 	}
 	stats, err := s.db.Stats()
@@ -82,7 +82,7 @@ func (s *Server) stats(w http.ResponseWriter, r *http.Request) error {
 // showMap projects documents into the plane: a random sample of all, or of the documents that match
 // where. See xray.Map. "color" is the metadata field that determines their colours.
 func (s *Server) showMap(w http.ResponseWriter, r *http.Request, c *db.Collection) error {
-	given, err := parameters(r, "where", "color", "points")
+	given, err := rest.Parameters(r, "where", "color", "points")
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/vecbolt/vecbolt/server/internal/rest"
 )
 
 // buckets are the upper bounds of the histogram of durations, in seconds.
@@ -117,7 +119,7 @@ func (m *metrics) write(e *exposition) {
 }
 
 func (s *Server) showMetrics(w http.ResponseWriter, r *http.Request) error {
-	if err := onlyParameters(r); err != nil {
+	if err := rest.NoParameters(r); err != nil {
 		return err
 	}
 	var e exposition

@@ -14,7 +14,7 @@ import (
 var openapi []byte
 
 func (s *Server) showOpenAPI(w http.ResponseWriter, r *http.Request) error {
-	if err := onlyParameters(r); err != nil {
+	if err := rest.NoParameters(r); err != nil {
 		return err
 	}
 	rest.Bytes(w, http.StatusOK, openapi)

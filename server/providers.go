@@ -11,7 +11,7 @@ import (
 )
 
 func (s *Server) listProviders(w http.ResponseWriter, r *http.Request) error {
-	if err := onlyParameters(r); err != nil {
+	if err := rest.NoParameters(r); err != nil {
 		return err
 	}
 	all := s.opts.Providers.Providers()
@@ -34,7 +34,7 @@ func (s *Server) provider(r *http.Request) (provider.Provider, error) {
 		name := r.PathValue("provider")
 		return p, rest.Unknown(http.StatusNotFound, fmt.Sprintf("Provider '%s' not found", name), name, names)
 	}
-	return p, onlyParameters(r)
+	return p, rest.NoParameters(r)
 }
 
 func (s *Server) getProvider(w http.ResponseWriter, r *http.Request) error {
@@ -108,7 +108,7 @@ func (s *Server) providerHealth(w http.ResponseWriter, r *http.Request) error {
 
 // health answers 503 if the database does not work. The body describes the state in both cases.
 func (s *Server) health(w http.ResponseWriter, r *http.Request) error {
-	if err := onlyParameters(r); err != nil {
+	if err := rest.NoParameters(r); err != nil {
 		return err
 	}
 	h := provider.Connect(s.db).Health(r.Context())

@@ -139,11 +139,12 @@ func (s *Server) searchBatch(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	var queries []query
-	hits := 0
+	given, hits := false, 0
 	err := s.object(w, r, func(key string, v *docjson.Reader) error {
 		if key != "queries" {
 			return unknown(key, "queries")
 		}
+		given = true
 		return named(key, v.Array(func() error {
 			if len(queries) == s.limits.Queries {
 				return tooMany("queries", s.limits.Queries)
@@ -160,6 +161,9 @@ func (s *Server) searchBatch(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}))
 	})
+	if err == nil && !given {
+		err = missing("queries")
+	}
 	if err != nil {
 		return err
 	}

@@ -526,7 +526,7 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) error {
 // everything there, and have no parameters.
 func (s *Server) object(w http.ResponseWriter, r *http.Request,
 	member func(key string, v *docjson.Reader) error) error {
-	if err := onlyParameters(r); err != nil {
+	if err := rest.NoParameters(r); err != nil {
 		return err
 	}
 	body, err := rest.Body(w, r, s.limits.Body, s.limits.Time)

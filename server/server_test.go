@@ -316,7 +316,7 @@ func TestSearch(t *testing.T) {
 	s.must(404, "POST", "/collections/x/search", `{"vector":[1,0]}`)
 }
 
-// TestSaidTwice: what a request says in the wrong place, or says twice, is refused and changes
+// TestSaidTwice: what a request says in the wrong place, twice or not at all is refused and changes
 // nothing.
 func TestSaidTwice(t *testing.T) {
 	s := start(t, nil)
@@ -333,11 +333,16 @@ func TestSaidTwice(t *testing.T) {
 		{"PATCH", "/collections/c/documents/a?text=x", `{"text":"second"}`},
 		{"POST", "/collections/c/documents", `{"documents":[{"id":"a","embedding":[1,0],"vector":[0,1]}]}`},
 		{"PATCH", "/collections/c/documents/a", `{"embedding":[1,1],"vector":[0,5]}`},
+		{"POST", "/collections/c/search/batch", `{}`},
+		{"POST", "/collections/c/documents/get", `{}`},
+		{"POST", "/collections", `{"name":"d","embedding_model":3}`},
 	} {
 		if a := s.ask(request.method, request.path, request.body); a.status != 400 {
 			t.Errorf("%s %s %s: %d %s", request.method, request.path, request.body, a.status, a.body)
 		}
 	}
+	s.must(200, "POST", "/collections/c/documents/get", `{"ids":[],"include":null}`)
+	s.must(200, "POST", "/collections/c/search/batch", `{"queries":[]}`)
 	if d := s.must(200, "GET", "/collections/c/documents/a", ""); d["text"] != "first" {
 		t.Errorf("%v", d)
 	}

@@ -20,7 +20,7 @@ const ndjson = "application/x-ndjson"
 
 // export streams the documents of a snapshot, in the format of `vecbolt export`: ?where={...}.
 func (s *Server) export(w http.ResponseWriter, r *http.Request, c *db.Collection) error {
-	given, err := parameters(r, "where")
+	given, err := rest.Parameters(r, "where")
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ type skippedLine struct {
 // load imports documents as `vecbolt import` does. The stream may have any length; batches before a
 // mistake stay.
 func (s *Server) load(w http.ResponseWriter, r *http.Request, c *db.Collection) error {
-	err := onlyParameters(r)
+	err := rest.NoParameters(r)
 	if err == nil {
 		err = rest.ContentType(r, ndjson, "application/jsonl", "application/ndjson")
 	}

@@ -211,7 +211,7 @@ func (s *service) create(w http.ResponseWriter, r *http.Request) error {
 		case "config":
 			err = v.Object(func(key string) error { return remote(set, key, v) })
 		default:
-			err = unknown(key, "name, config")
+			err = unknown(key, "name", "config")
 		}
 		return err
 	})
@@ -269,13 +269,16 @@ func fits(value any, kind string) (ok bool) {
 	return true // the engine looks at the rest
 }
 
-func unknown(key, known string) error {
-	return rest.Errorf(http.StatusBadRequest, "unknown field %.100q; there are %s", key, known)
+func unknown(key string, fields ...string) error {
+	return rest.Unknown(http.StatusBadRequest, fmt.Sprintf("unknown field %.60q", key), key, fields)
 }
 
 // object reads a body that is a JSON object.
 func (s *service) object(w http.ResponseWriter, r *http.Request,
 	member func(key string, v *docjson.Reader) error) error {
+	if err := rest.NoParameters(r); err != nil {
+		return err
+	}
 	body, err := rest.Body(w, r, s.opts.Body, s.opts.Time)
 	if err != nil {
 		return err
@@ -570,7 +573,7 @@ func (s *service) learn(w http.ResponseWriter, r *http.Request) error {
 			asked, err = v.Bool()
 			streamed = streamed || asked
 		default:
-			err = unknown(key, "paths, config, stream")
+			err = unknown(key, "paths", "config", "stream")
 		}
 		return err
 	})

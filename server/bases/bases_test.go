@@ -281,7 +281,7 @@ func TestEval(t *testing.T) {
 		{400, `{"questions":[{"id":"1","text":"x"}],"runs":["base+candidates=1000000"]}`, `candidates: 1000000: want an integer of at most 1000`},
 		{403, `{"questions":[{"id":"1","text":"x"}],"runs":["dense+cross-encoder+rerank_model=/etc"]}`, `rerank_model: a run cannot set this key`},
 		{400, `{"questions":[{"id":"1","text":"who purrs?"}],"qrels":{"1":{"CATS":1}},"runs":["nothing"]}`, `run nothing`},
-		{400, `{"question":"x"}`, `there are questions, qrels`},
+		{400, `{"question":"x"}`, `"nearest":"questions"`},
 	} {
 		s.expect(reader, tt.status, "POST", "/bases/pets/eval", names.Replace(tt.body), tt.want)
 	}

@@ -99,7 +99,7 @@ func (s *service) judged(w http.ResponseWriter, r *http.Request) (*eval.Lab, *kn
 				}
 			}
 		default:
-			err = unknown(key, "questions, qrels, runs, metrics, judged, where")
+			err = unknown(key, "questions", "qrels", "runs", "metrics", "judged", "where")
 		}
 		return err
 	})
@@ -120,7 +120,7 @@ func questions(v *docjson.Reader) (list []eval.Query, err error) {
 			case "text":
 				q.Text, err = v.String()
 			default:
-				err = unknown(key, "id, text")
+				err = unknown(key, "id", "text")
 			}
 			return err
 		})
