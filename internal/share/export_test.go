@@ -5,6 +5,12 @@ import "time"
 // MaxOps is the limit of a batch.
 const MaxOps = maxOps
 
+// SetReadersTime changes readersTime and returns the former value.
+func SetReadersTime(d time.Duration) (before time.Duration) {
+	before, readersTime = readersTime, d
+	return before
+}
+
 // SetOpenTime changes openTime and returns the former value.
 func SetOpenTime(d time.Duration) (before time.Duration) {
 	before, openTime = openTime, d

@@ -20,10 +20,11 @@ import (
 // stopped, to answer. So do calls that need its answer and write nothing. Tests change it.
 var openTime = 10 * time.Second
 
+// readersTime is how long Open waits for readers that hold the lock: other processes hold it for
+// moments. Tests change it.
+var readersTime = 250 * time.Millisecond
+
 const (
-	// readersTime is how long Open waits for readers that hold the lock: other processes hold it
-	// for moments.
-	readersTime = 250 * time.Millisecond
 	// lookTime is how long a call of a reader waits for a leader that recovers the database.
 	lookTime = time.Second
 	// Pauses between attempts to lead or to join.
@@ -75,7 +76,8 @@ func Open(dir string, opts engine.Options, self Process) (*Member, error) {
 		}
 		m.opts.OnLead, m.opts.OnAbandon, m.opts.OnDeposed, m.opts.Upstream = m.onLead, m.abandon, m.deposed, m
 	}
-	start, holder := time.Now(), ""
+	var start time.Time // when this holder was met; the first attempt may have taken a leader's place
+	holder := ""
 	for {
 		e, err := engine.Open(dir, m.opts)
 		if err == nil {
@@ -99,7 +101,7 @@ func Open(dir string, opts engine.Options, self Process) (*Member, error) {
 			return nil, notShared(err, joined)
 		}
 		token, _ := m.token() // without one the holder does not share
-		if token != holder {
+		if start.IsZero() || token != holder {
 			start, holder = time.Now(), token
 		}
 		most := openTime
