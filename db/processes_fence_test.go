@@ -522,7 +522,7 @@ func TestReaderBetweenWriters(t *testing.T) {
 		writer := open(t, dir, nil)
 		upsert(t, collection(t, writer, "c", Schema{Dim: 1}), Document{ID: id, Vector: []float32{1}})
 		if !lead {
-			depose(t, dir) // what it writes on closing counts no more
+			depose(t, dir) // Close does not change the new directory
 		}
 		if err := writer.Close(); err != nil {
 			t.Fatal(err)

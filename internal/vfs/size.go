@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// DirSize returns the bytes of all regular files in a directory. Links count as what they lead to.
+// DirSize returns the bytes of all regular files in a directory. It follows symbolic links.
 // Other processes may use the directory: a file that vanishes counts nothing.
 func DirSize(dir string) (int64, error) {
 	info, err := os.Stat(dir)

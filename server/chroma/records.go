@@ -364,8 +364,8 @@ func (a *API) question(ctx context.Context, r *request, into any, q *selector) (
 	return c, cond, err
 }
 
-// frozen returns a collection as it is now, and a function that ends that: an answer is made of
-// many reads, and must not mix what was before a write with what came after.
+// frozen returns a collection in a new snapshot, and a function that closes the snapshot: an answer
+// is made of many reads, and must not mix the states before and after a write.
 func (a *API) frozen(c *db.Collection) (*db.Collection, func(), error) {
 	snap, err := a.db.Snapshot()
 	if err != nil {

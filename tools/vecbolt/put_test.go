@@ -153,7 +153,7 @@ func TestInputInterrupted(t *testing.T) {
 		ctx, interrupt := context.WithCancel(t.Context())
 		s := start(ctx, t, test.args...)
 		go func() {
-			for s.out.Scan() { // import says what it has done
+			for s.out.Scan() { // otherwise its output would block it
 			}
 		}()
 		if _, err := io.WriteString(s.in, test.input); err != nil { // which the verb waits behind
