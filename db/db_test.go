@@ -515,6 +515,47 @@ func TestBatchIsAtomicAcrossCollections(t *testing.T) {
 	check(t, reopen(t, vdb, nil))
 }
 
+// TestSnapshotCloseBesideFailures: calls that fail ask the snapshot for the name of their
+// collection, also while Close waits for them.
+func TestSnapshotCloseBesideFailures(t *testing.T) {
+	bounded(t)
+	ctx := t.Context()
+	vdb := open(t, t.TempDir(), nil)
+	upsert(t, collection(t, vdb, "c", Schema{}), Document{ID: "1"})
+	for range 50 {
+		snap := must(vdb.Snapshot())
+		c := must(snap.Collection("c"))
+		var wait sync.WaitGroup
+		begun := make(chan struct{}, 4)
+		for range cap(begun) {
+			wait.Go(func() {
+				for first := true; ; first = false {
+					_, err := c.Count(ctx, filter.And(nil))
+					if first {
+						begun <- struct{}{}
+					}
+					if errors.Is(err, ErrClosed) {
+						return
+					}
+					if !errors.Is(err, ErrInvalid) {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+		for range cap(begun) {
+			<-begun
+		}
+		for range 2 {
+			if err := snap.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		wait.Wait()
+	}
+}
+
 func TestSnapshot(t *testing.T) {
 	ctx := t.Context()
 	vdb := open(t, t.TempDir(), &Options{HeadSize: 1 << 16})

@@ -78,12 +78,12 @@ func (s *Snapshot) open() (*engine.Version, func(), error) {
 // calls. Closing twice is fine.
 func (s *Snapshot) Close() error {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return nil
-	}
+	closed := s.closed
 	s.closed = true
+	s.mu.Unlock() // a call that fails asks for the name of its collection
 	s.calls.Wait()
-	s.db.engine.Drop(s.ver)
+	if !closed {
+		s.db.engine.Drop(s.ver)
+	}
 	return nil
 }
