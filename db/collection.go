@@ -314,45 +314,52 @@ func (c *Collection) DeleteWhere(ctx context.Context, where filter.Expr) (int, e
 	if where == nil {
 		return 0, c.wrap("delete", invalidf("a nil filter would delete everything"))
 	}
-	return c.deleteMatches(ctx, where, nil)
+	return c.deleteMatches(ctx, where, func(store *meta.Store, v *engine.View, where filter.Expr) ([]string, error) {
+		return match.IDs(ctx, store, v, where)
+	})
 }
 
 // DeleteFunc removes all documents that match, nil for all, and that del returns true for. It
 // returns their number. No write comes between the decision and the deletes. del gets the
-// id, the text and the metadata of a document. Writers wait for it, so it must be quick, and
-// not write itself. An error of del is returned, and nothing is deleted.
+// id, the text and the metadata of a document, and may read the database. Writers wait for it, so
+// it must be quick, and not write itself. An error or a panic of del is returned as an error, and
+// nothing is deleted.
 func (c *Collection) DeleteFunc(ctx context.Context, where filter.Expr,
 	del func(*Document) (bool, error)) (int, error) {
 	if del == nil {
 		return 0, c.wrap("delete", invalidf("no function decides what to delete"))
 	}
-	return c.deleteMatches(ctx, where, del)
+	return c.deleteMatches(ctx, where, func(store *meta.Store, v *engine.View, where filter.Expr) (ids []string,
+		err error) {
+		return ids, match.Visit(ctx, store, v, where, func(stored []byte) error {
+			var d Document
+			if err := d.decode(stored, WithText|WithMetadata); err != nil {
+				return err
+			}
+			id, deletes := d.ID, false
+			err := vfs.Catch("DeleteFunc", func() (err error) {
+				deletes, err = del(&d)
+				return err
+			})
+			if err == nil && deletes {
+				ids = append(ids, id)
+			}
+			return err
+		})
+	})
 }
 
+// deleteMatches deletes the documents whose ids choose returns.
 func (c *Collection) deleteMatches(ctx context.Context, where filter.Expr,
-	del func(*Document) (bool, error)) (int, error) {
+	choose func(*meta.Store, *engine.View, filter.Expr) ([]string, error)) (int, error) {
 	if where != nil {
 		if err := filter.Validate(where); err != nil {
 			return 0, c.wrap("delete", invalidf("where: %v", err))
 		}
 		where = filter.Simplify(where)
 	}
-	deleted, err := c.changed(ctx, func(g *engine.Group, v *engine.View) ([]engine.Op, error) {
-		var keep func(tx *meta.Tx, p *engine.Part, row int) (bool, error)
-		if del != nil {
-			keep = func(tx *meta.Tx, p *engine.Part, row int) (bool, error) {
-				b, err := v.Stored(tx, p, row)
-				d := new(Document)
-				if err == nil {
-					err = d.decode(b, WithText|WithMetadata)
-				}
-				if err != nil {
-					return false, err
-				}
-				return del(d)
-			}
-		}
-		ids, err := match.IDs(ctx, c.db.engine.Store, v, where, keep)
+	deleted, err := c.changed(ctx, func(_ *engine.Group, v *engine.View) ([]engine.Op, error) {
+		ids, err := choose(c.db.engine.Store, v, where)
 		ops := make([]engine.Op, len(ids))
 		for i, id := range ids {
 			ops[i] = engine.Op{Kind: engine.OpDelete, Collection: v.Def.Name, ID: id}

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -545,4 +546,45 @@ func TestBackupOfRemovedSegments(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, hits, err)
 		}
 	}
+}
+
+// TestDeleteFuncMisused: the function of DeleteFunc may read, also while meta.bolt is rewritten. If
+// it panics or ends its goroutine, as t.Fatal does, nothing is deleted and all processes go on.
+func TestDeleteFuncMisused(t *testing.T) {
+	bounded(t)
+	ctx, dir := t.Context(), t.TempDir()
+	leader := open(t, dir, nil)
+	upsert(t, collection(t, leader, "c", Schema{}), Document{ID: "1", Text: "one"}, Document{ID: "2"})
+	flush(t, leader)
+	follower := open(t, dir, nil)
+	for i, vdb := range []*DB{follower, leader} {
+		c := collectionOf(t, vdb, "c")
+		_, err := c.DeleteFunc(ctx, nil, func(*Document) (bool, error) { panic("misused") })
+		if err == nil || !strings.Contains(err.Error(), "panic: misused") || errors.Is(err, ErrCorrupt) {
+			t.Errorf("a panic: %v", err)
+		}
+		var wait sync.WaitGroup
+		wait.Go(func() {
+			_, err = c.DeleteFunc(ctx, nil, func(*Document) (bool, error) { runtime.Goexit(); return true, nil })
+		})
+		if wait.Wait(); err == nil {
+			t.Error("no error of an ended goroutine")
+		}
+		if n := must(c.Count(ctx, nil)); n != 2-i {
+			t.Fatalf("%d documents after failed deletes", n)
+		}
+		n, err := c.DeleteFunc(ctx, nil, func(d *Document) (bool, error) {
+			if vdb == leader {
+				if err := vdb.engine.Store.Rewrite(); err != nil {
+					return false, err
+				}
+			}
+			read, err := c.Get(ctx, d.ID, WithText)
+			return err == nil && (read.Text == "") == (i == 0), err
+		})
+		if n != 1 || err != nil {
+			t.Errorf("%d deleted: %v", n, err)
+		}
+	}
+	check(t, leader)
 }

@@ -171,42 +171,73 @@ func InOrder(parts []*engine.Part, sets []bitset.Set) func() (*engine.Part, int,
 	}
 }
 
-// IDs returns the ids of the live documents that match, and that keep, if it is not nil, returns
-// true for. The caller is inside Engine.Guard and outside any transaction.
-func IDs(ctx context.Context, store *meta.Store, v *engine.View, where filter.Expr,
-	keep func(tx *meta.Tx, p *engine.Part, row int) (bool, error)) ([]string, error) {
+// IDs returns the ids of the live documents that match. The caller is inside Engine.Guard and
+// outside any transaction.
+func IDs(ctx context.Context, store *meta.Store, v *engine.View, where filter.Expr) ([]string, error) {
 	var ids []string
-	c, err := New(ctx, v, where)
-	if err != nil {
-		return nil, err
-	}
-	for i, p := range v.Parts {
-		set, err := c.Rows(i)
-		if err != nil {
-			return nil, err
-		}
-		err = store.View(func(tx *meta.Tx) error {
+	err := rows(ctx, v, where, func(p *engine.Part, set bitset.Set) error {
+		return store.View(func(tx *meta.Tx) error {
 			for row := range set.All() {
-				if keep != nil {
-					kept, err := keep(tx, p, row)
-					if err := cmp.Or(err, ctx.Err()); err != nil {
-						return err
-					}
-					if !kept {
-						continue
-					}
-				}
 				id, err := v.IDAt(tx, p, row)
 				if err != nil {
 					return err
 				}
 				ids = append(ids, id)
 			}
-			return ctx.Err()
+			return nil
 		})
-		if err != nil {
-			return nil, err
+	})
+	return ids, err
+}
+
+// visitBytes is how much Visit reads in one transaction.
+const visitBytes = 1 << 20
+
+// Visit calls fn with each live document that matches, as it is stored. fn may keep the bytes. It
+// runs outside of transactions, so it may read the database. The caller is as for IDs.
+func Visit(ctx context.Context, store *meta.Store, v *engine.View, where filter.Expr,
+	fn func(stored []byte) error) error {
+	return rows(ctx, v, where, func(p *engine.Part, set bitset.Set) error {
+		for next := set.NextSet(0); next >= 0; {
+			var docs [][]byte
+			err := store.View(func(tx *meta.Tx) error {
+				for size := 0; next >= 0 && size < visitBytes; next = set.NextSet(next + 1) {
+					b, err := v.Stored(tx, p, next)
+					if err != nil {
+						return err
+					}
+					docs, size = append(docs, slices.Clone(b)), size+len(b)
+				}
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+			for _, b := range docs {
+				if err := cmp.Or(ctx.Err(), fn(b)); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// rows calls fn with the live rows of each part that match.
+func rows(ctx context.Context, v *engine.View, where filter.Expr,
+	fn func(p *engine.Part, set bitset.Set) error) error {
+	m, err := New(ctx, v, where)
+	if err != nil {
+		return err
+	}
+	for i, p := range v.Parts {
+		set, err := m.Rows(i)
+		if err == nil {
+			err = fn(p, set)
+		}
+		if err = cmp.Or(err, ctx.Err()); err != nil {
+			return err
 		}
 	}
-	return ids, nil
+	return nil
 }

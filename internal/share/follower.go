@@ -390,7 +390,13 @@ func (m *Member) decide(l *link, g Grant) {
 	p := l.pending[g.Request]
 	l.mu.Unlock()
 	if p != nil && p.decide != nil {
-		ops, err := p.decide()
+		var ops []engine.Op
+		var decision vfs.Group // p.decide may end its goroutine, and this one reads from the leader
+		decision.Go(engine.SocketName, func() (err error) {
+			ops, err = p.decide()
+			return err
+		})
+		err := decision.Wait()
 		l.mu.Lock()
 		dropped := l.pending[g.Request] != p // and the caller was told that nothing is written
 		p.decided = err
