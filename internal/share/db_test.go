@@ -1,7 +1,9 @@
 package share_test
 
 import (
+	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/vecbolt/vecbolt/db"
@@ -48,5 +50,53 @@ func TestLimits(t *testing.T) {
 	}
 	if share.MaxFrame < db.MaxBatchLen+db.MaxBatchLen/512*20 {
 		t.Error("a batch may not fit into a frame")
+	}
+}
+
+// TestBatchesBeyondTheQueue: writes of a follower that are more together than its queue holds, and
+// larger than it each, take effect.
+func TestBatchesBeyondTheQueue(t *testing.T) {
+	if !engine.CanShare {
+		t.Skip("processes do not share here")
+	}
+	defer share.SetMaxQueued(share.SetMaxQueued(64 << 10))
+	dir := t.TempDir()
+	open := func() *db.Collection {
+		vdb, err := db.Open(dir, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := vdb.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		c, err := vdb.OpenCollection(t.Context(), "notes", db.Schema{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	open()
+	c := open()
+	const writers, each = 8, 8
+	long := strings.Repeat("x", 100<<10)
+	var all sync.WaitGroup
+	for w := range writers {
+		all.Go(func() {
+			for i := range each {
+				d := db.Document{ID: fmt.Sprint(w, " ", i)}
+				if i%2 == 0 {
+					d.Text = long
+				}
+				if _, err := c.Insert(t.Context(), d); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if n, err := c.Count(t.Context(), nil); n != writers*each || err != nil {
+		t.Errorf("%d documents, %v", n, err)
 	}
 }

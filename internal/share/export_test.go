@@ -16,3 +16,9 @@ func SetOpenTime(d time.Duration) (before time.Duration) {
 	before, openTime = openTime, d
 	return before
 }
+
+// SetMaxQueued changes maxQueued and returns the former value.
+func SetMaxQueued(n int) (before int) {
+	before, maxQueued = maxQueued, n
+	return before
+}

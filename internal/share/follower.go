@@ -457,10 +457,12 @@ func (m *Member) request(ctx context.Context, l *link, id uint64, msg Message, p
 	}
 	l.pending[id] = p
 	l.mu.Unlock()
-	if !l.out.add(frame) {
-		l.socket.cut() // it may be full only, and this call waits for the next connection
+	if added, err := l.out.addWithRoom(ctx, frame); !added {
+		if err == nil {
+			l.socket.cut() // writing may have ended before reading
+		}
 		l.drop(id)
-		return true, nil
+		return err == nil, err
 	}
 	if err := m.await(ctx, l, p); err != nil {
 		dropped, sent := l.drop(id)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"reflect"
+	"runtime"
 	"testing"
 
 	"github.com/vecbolt/vecbolt/internal/engine"
@@ -56,8 +57,8 @@ func TestPassing(t *testing.T) {
 	}
 }
 
-// TestFullQueue: a request that the queue has no room for ends the connection. The caller waits for
-// the next one, which would not come otherwise.
+// TestFullQueue: a request waits while the queue has no room for it, until its context ends or the
+// connection does.
 func TestFullQueue(t *testing.T) {
 	if !engine.CanShare {
 		t.Skip("processes do not share here")
@@ -65,9 +66,48 @@ func TestFullQueue(t *testing.T) {
 	socket, other := connected(t)
 	l := newLink(socket)
 	l.out.bytes = maxQueued
-	again, err := new(Member).request(t.Context(), l, 1, Call{Request: 1, Kind: CallBarrier}, &pending{})
-	if !again || err != nil || len(l.pending) > 0 {
+	request := func(ctx context.Context) (again bool, err error) {
+		return new(Member).request(ctx, l, 1, Call{Request: 1, Kind: CallBarrier}, &pending{})
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if again, err := request(ended); again || !errors.Is(err, context.Canceled) || len(l.pending) > 0 {
 		t.Error(again, err, l.pending)
+	}
+	waits := make(chan error)
+	start := func() {
+		go func() {
+			again, err := request(t.Context())
+			if again {
+				err = errNoLeader
+			}
+			waits <- err
+		}()
+		for begun := false; !begun; runtime.Gosched() {
+			l.out.mu.Lock()
+			begun = l.out.room != nil
+			l.out.mu.Unlock()
+		}
+	}
+	start()
+	l.out.mu.Lock()
+	l.out.bytes = 0
+	l.out.makeRoom()
+	l.out.mu.Unlock()
+	if msg, err := NewReader(other, false).Next(); !reflect.DeepEqual(msg, Call{Request: 1, Kind: CallBarrier}) {
+		t.Error(msg, err)
+	}
+	if _, err := other.Write(frame(t, Result{Request: 1})); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-waits; err != nil {
+		t.Error(err)
+	}
+	l.out.bytes = maxQueued
+	start()
+	l.out.close()
+	if err := <-waits; err != errNoLeader || len(l.pending) > 0 {
+		t.Error(err, l.pending)
 	}
 	if n, err := other.Read(make([]byte, 1)); err != io.EOF {
 		t.Errorf("%d bytes, %v", n, err)

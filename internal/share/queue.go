@@ -1,18 +1,20 @@
 package share
 
 import (
+	"context"
 	"sync"
 	"time"
 )
 
-const (
-	// maxQueued is how many bytes wait for a process that does not read. Beyond them the connection
-	// is closed, and the process joins again: the leader waits for no follower.
-	maxQueued = 256 << 20
-	// gatherTime is how long a frame of addLater waits at most. While many processes write, each
-	// one wakes for its own results, not for every commit.
-	gatherTime = 4 * time.Millisecond
-)
+// maxQueued is how many bytes wait for a process that does not read, behind what is being sent,
+// unless a single frame has more. Beyond them the connection is closed, and the process joins
+// again: the leader waits for no follower. Requests of a follower wait for room instead. Tests
+// change it.
+var maxQueued = 256 << 20
+
+// gatherTime is how long a frame of addLater waits at most. While many processes write, each one
+// wakes for its own results, not for every commit.
+const gatherTime = 4 * time.Millisecond
 
 // A queue holds the frames that wait to be sent on one connection, in order. Adding a frame never
 // waits.
@@ -23,13 +25,15 @@ type queue struct {
 	mu      sync.Mutex
 	frames  [][]byte
 	since   time.Time // when the first of them was added
-	bytes   int       // of all frames that are not sent
+	bytes   int       // of frames
 	sent    time.Time // when frames were taken last
 	writing bool      // somebody writes the frames before them
 	now     bool      // who writes them is to write these as well
 	stuck   [][]byte  // frames that the socket did not take, for the sender, which is the one who writes
 	closed  bool      // no frame is added any more
 	err     error     // why the connection takes nothing any more
+
+	room chan struct{} // closed when there may be room again; nil if nobody waits for that
 }
 
 func newQueue(s *socket) *queue { return &queue{socket: s, wake: make(chan struct{}, 1)} }
@@ -44,6 +48,31 @@ func (q *queue) add(frame []byte) bool {
 	}
 	q.write()
 	return true
+}
+
+// addWithRoom is add for a frame that waits while the queue is full. false, without an error of
+// ctx, says that it is closed.
+func (q *queue) addWithRoom(ctx context.Context, frame []byte) (added bool, err error) {
+	for {
+		q.mu.Lock()
+		if added = q.append(frame); added {
+			q.write()
+		}
+		if added || q.closed {
+			q.mu.Unlock()
+			return added, nil
+		}
+		if q.room == nil {
+			q.room = make(chan struct{})
+		}
+		room := q.room
+		q.mu.Unlock()
+		select {
+		case <-room:
+		case <-ctx.Done():
+			return false, ctx.Err()
+		}
+	}
 }
 
 // addLater appends a frame that goes out with the next one of add, or by flush.
@@ -67,7 +96,7 @@ func (q *queue) addSoon(frame []byte) bool {
 
 // append appends a frame. mu is held.
 func (q *queue) append(frame []byte) bool {
-	if q.closed || q.bytes+len(frame) > maxQueued && q.bytes > 0 {
+	if q.closed || q.bytes > 0 && q.bytes+len(frame) > maxQueued {
 		return false
 	}
 	if len(q.frames) == 0 {
@@ -110,7 +139,8 @@ func (q *queue) write() {
 	q.writing = true
 	for q.now = true; q.now && q.err == nil && len(q.frames) > 0; {
 		frames := q.frames
-		q.frames, q.now, q.sent = nil, false, time.Now()
+		q.frames, q.bytes, q.now, q.sent = nil, 0, false, time.Now()
+		q.makeRoom()
 		q.mu.Unlock()
 		rest, err := q.socket.writeSome(frames)
 		q.mu.Lock()
@@ -122,24 +152,24 @@ func (q *queue) write() {
 			q.signal()
 			return
 		}
-		q.count()
 	}
 	if q.writing = false; q.closed {
 		q.signal() // the sender has not ended while this one wrote
 	}
 }
 
-// count counts the bytes of the frames that wait. mu is held.
-func (q *queue) count() {
-	q.bytes = 0
-	for _, frame := range q.frames {
-		q.bytes += len(frame)
+// makeRoom wakes the requests that wait for room. mu is held.
+func (q *queue) makeRoom() {
+	if q.room != nil {
+		close(q.room)
+		q.room = nil
 	}
 }
 
 // fail ends the queue at once. mu is held.
 func (q *queue) fail(err error) {
 	q.err, q.closed, q.frames = err, true, nil
+	q.makeRoom()
 	q.signal()
 }
 
@@ -148,6 +178,7 @@ func (q *queue) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.closed = true
+	q.makeRoom()
 	q.write()
 }
 
@@ -174,7 +205,6 @@ func (q *queue) send() error {
 		q.mu.Lock()
 		if len(frames) > 0 {
 			q.stuck, q.writing = nil, false
-			q.count()
 		}
 		if err != nil {
 			q.fail(err)
