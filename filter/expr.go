@@ -2,6 +2,7 @@ package filter
 
 import (
 	"maps"
+	"reflect"
 	"slices"
 )
 
@@ -188,8 +189,16 @@ func Fields(e Expr) []string {
 	return slices.Sorted(maps.Keys(set))
 }
 
+// given returns e, and nil for a nil pointer of any type.
+func given(e Expr) Expr {
+	if e == nil || reflect.ValueOf(e).IsNil() {
+		return nil
+	}
+	return e
+}
+
 func addFields(set map[string]struct{}, e Expr) {
-	switch e := e.(type) {
+	switch e := given(e).(type) {
 	case *Comparison:
 		set[e.Field] = struct{}{}
 	case *Membership:

@@ -126,6 +126,9 @@ func TestValidate(t *testing.T) {
 		{"prefix", &filter.Comparison{Field: "a", Op: filter.OpPrefix, Value: int64(1)}, `filter: at "/a": $prefix takes a string, not a number`},
 		{"nil argument", filter.And(nil), `filter: at "/$and/0": a nil condition`},
 		{"nil negation", filter.Not(nil), `filter: at "/$not": a nil condition`},
+		{"nil of a type", filter.And((*filter.Comparison)(nil)), `filter: at "/$and/0": a nil condition`},
+		{"nil of a type, negated", filter.Not((*filter.Disjunction)(nil)), `filter: at "/$not": a nil condition`},
+		{"nil leaf", (*filter.Existence)(nil), `filter: a nil condition`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			err := filter.Validate(tt.expr)

@@ -21,7 +21,7 @@ func Match(e Expr, get func(path string) (any, bool)) bool {
 const TextPath = "$text "
 
 func match(e Expr, get func(path string) (any, bool)) bool {
-	switch e := e.(type) {
+	switch e := given(e).(type) {
 	case *Comparison:
 		v, ok := get(e.Field)
 		return ok && e.holds(v)

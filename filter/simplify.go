@@ -22,7 +22,7 @@ func Simplify(e Expr) Expr {
 
 // simplify returns the simple form of e, or of Not(e).
 func simplify(e Expr, negate bool) Expr {
-	switch e := e.(type) {
+	switch e := given(e).(type) {
 	case *Comparison, *Existence, *TextMatch:
 		return leaf(e, negate)
 	case *Membership:

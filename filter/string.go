@@ -29,7 +29,7 @@ func (e *Disjunction) String() string { return string(appendExpr(nil, e)) }
 func (e *Negation) String() string { return string(appendExpr(nil, e)) }
 
 func appendExpr(b []byte, e Expr) []byte {
-	switch e := e.(type) {
+	switch e := given(e).(type) {
 	case *Comparison:
 		b = appendName(b, e.Field)
 		if e.Op == OpEq {
@@ -59,7 +59,7 @@ func appendExpr(b []byte, e Expr) []byte {
 }
 
 func appendNegation(b []byte, arg Expr) []byte {
-	switch arg := arg.(type) {
+	switch arg := given(arg).(type) {
 	case *Comparison:
 		if arg.Op == OpEq {
 			b = appendName(appendName(b, arg.Field), "$ne")

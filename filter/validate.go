@@ -55,7 +55,7 @@ func (c *validator) check(e Expr, depth int) error {
 	if depth > MaxDepth {
 		return c.errorf("nested deeper than %d", MaxDepth)
 	}
-	switch e := e.(type) {
+	switch e := given(e).(type) {
 	case *Comparison:
 		return c.leaf(e.Field, checkOperand(e.Op, e.Value))
 	case *Membership:
