@@ -78,7 +78,8 @@ type Options struct {
 	ReadOnly bool
 	// Follow, if positive, looks for a newer version of such a folder this
 	// often, as Refresh does, and compares every file with its SHA-256 before
-	// its first use, in Open as well. Negative is invalid.
+	// its first use, in Open as well. Negative is invalid, and so is Follow without
+	// ReadOnly.
 	Follow time.Duration
 	// Exclusive keeps other processes out: their Open fails with ErrLocked, and so does
 	// this one while a process writes. With ReadOnly it keeps out those that write.
@@ -144,7 +145,16 @@ func (o *Options) validate() error {
 		within("Compaction", o.Compaction, Automatic, Manual),
 		within("Recheck", o.Recheck, Automatic, Manual),
 		within("Follow", o.Follow, 0, math.MaxInt64),
+		o.follows(),
 	)
+}
+
+// follows returns an error if a database that may be written is to follow a folder.
+func (o *Options) follows() error {
+	if o.Follow > 0 && !o.ReadOnly {
+		return invalidf("option Follow: a published folder is opened with ReadOnly")
+	}
+	return nil
 }
 
 // validate is the only check of LoadOptions.

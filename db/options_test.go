@@ -45,6 +45,13 @@ func TestOptionsAreValidated(t *testing.T) {
 			t.Errorf("option %s is not in this test", of.Name)
 		}
 	}
+	dir := filepath.Join(t.TempDir(), "folder")
+	if _, err := Open(dir, &Options{Follow: time.Second}); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "ReadOnly") {
+		t.Error(err)
+	}
+	if _, err := os.Stat(dir); err == nil {
+		t.Error("a folder to follow was made")
+	}
 	for _, o := range []Options{{Sync: SyncNever}, {Sync: SyncInterval, SyncEvery: time.Hour}, {Workers: 1}, {HeadSize: 1}} {
 		vdb := open(t, t.TempDir(), &o)
 		upsert(t, collection(t, vdb, "c", Schema{}), Document{ID: "a", Vector: []float32{1}})
