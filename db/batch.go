@@ -8,8 +8,8 @@ import (
 	"github.com/vecbolt/vecbolt/internal/engine"
 )
 
-// MaxBatchLen is the limit of one batch, in bytes of its stored form
-// (documents and vectors).
+// MaxBatchLen is the limit of one batch, in bytes of its stored form (documents and
+// vectors). A patch counts as the whole document that it makes.
 const MaxBatchLen = 512 << 20
 
 // A Batch is a list of writes to any number of collections. It takes effect as a whole or
@@ -52,12 +52,13 @@ func (b *Batch) Patch(collection string, p Patch) {
 		b.fail(fmt.Errorf("document %q: %w", p.ID, err))
 		return
 	}
-	patch := &engine.Patch{Set: set, Unset: slices.Clone(p.Unset)}
+	patch, size := &engine.Patch{Set: set, Unset: slices.Clone(p.Unset)}, 4*len(p.Vector)
 	if p.Text != nil {
 		patch.Text = new(*p.Text)
+		size += len(*p.Text)
 	}
 	b.ops = append(b.ops, engine.Op{Kind: engine.OpPut, Collection: collection, ID: p.ID, Vec: p.Vector, Patch: patch})
-	b.grow(4 * len(p.Vector))
+	b.grow(size)
 }
 
 // Delete removes documents from the named collection. IDs that do not exist

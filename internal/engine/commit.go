@@ -16,6 +16,13 @@ import (
 	"github.com/vecbolt/vecbolt/wal"
 )
 
+// MaxBatchLen is the limit of one batch, db.MaxBatchLen: the bytes of its documents as stored,
+// merged with their patches, and of its vectors. A record of the log has room for twice as much.
+const MaxBatchLen = 512 << 20
+
+// maxBatchLen is MaxBatchLen. Tests change it.
+var maxBatchLen = MaxBatchLen
+
 // Write applies ops, whose documents and vectors have size bytes, all or none. It returns how many
 // documents the deletes removed.
 func (db *Engine) Write(ctx context.Context, ops []Op, size int) (deleted int, err error) {
@@ -438,7 +445,7 @@ func (g *Group) resolve(r *request) (err error) {
 		}
 		clear(g.own)
 	}()
-	kept := r.ops[:0]
+	kept, size := r.ops[:0], 0
 	for i := range r.ops {
 		o := &r.ops[i]
 		if o.Kind == OpDefine || o.Kind == OpDrop {
@@ -487,6 +494,10 @@ func (g *Group) resolve(r *request) (err error) {
 		if o.Kind == OpPut {
 			o.Num = g.nextNum
 			g.nextNum++
+			if size += len(o.Doc) + 4*len(o.Vec); size > maxBatchLen {
+				return document.Invalidf("the documents of the batch, with their patches, are larger than %d bytes",
+					maxBatchLen)
+			}
 		}
 		kept = append(kept, *o)
 		g.own[docKey{o.Coll, o.ID}] = &kept[len(kept)-1]

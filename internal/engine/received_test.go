@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/vecbolt/vecbolt/internal/document"
@@ -149,6 +150,28 @@ func (p *pair) receive() error {
 		}
 	}
 	return err
+}
+
+// TestBatchOfPatches: a batch whose patches make documents beyond the limit is refused, and nothing
+// else is.
+func TestBatchOfPatches(t *testing.T) {
+	defer func(before int) { maxBatchLen = before }(maxBatchLen)
+	maxBatchLen = 4 << 10
+	p := newPair(t)
+	p.put(map[string]string{"a": strings.Repeat("x", 1<<10), "b": "short"})
+	patches := func(id string) (ops []Op) {
+		for i := range 4 {
+			ops = append(ops, Op{Kind: OpPut, Collection: "docs", ID: id, Patch: &Patch{Set: map[string]any{"n": int64(i)}}})
+		}
+		return ops
+	}
+	_, err := p.leader.Write(t.Context(), patches("a"), 1)
+	if !errors.Is(err, document.ErrInvalid) || !strings.Contains(err.Error(), "4096 bytes") {
+		t.Error(err)
+	}
+	if _, err := p.leader.Write(t.Context(), patches("b"), 1); err != nil {
+		t.Error(err)
+	}
 }
 
 // content returns the texts of an engine by id, and the rows of its head that are dead.

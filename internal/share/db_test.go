@@ -45,8 +45,8 @@ func TestRefusedPatches(t *testing.T) {
 
 // The largest batch of db fits into a frame, with two writes for each KiB.
 func TestLimits(t *testing.T) {
-	if share.MaxOps != db.MaxBatchLen {
-		t.Errorf("a batch has %d bytes at most, %d in db", share.MaxOps, db.MaxBatchLen)
+	if share.MaxOps != db.MaxBatchLen || engine.MaxBatchLen != db.MaxBatchLen {
+		t.Errorf("a batch has %d bytes at most, %d in the engine, %d in db", share.MaxOps, engine.MaxBatchLen, db.MaxBatchLen)
 	}
 	if share.MaxFrame < db.MaxBatchLen+db.MaxBatchLen/512*20 {
 		t.Error("a batch may not fit into a frame")

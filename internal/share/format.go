@@ -10,7 +10,7 @@ const MaxFrame = 1<<30 + 1<<20
 
 // Limits of the parts of messages, in bytes unless said otherwise.
 const (
-	maxOps        = 512 << 20 // documents and vectors of a batch: db.MaxBatchLen
+	maxOps        = 512 << 20 // documents and vectors of a batch: engine.MaxBatchLen
 	maxDefinition = 2 << 20   // the definition of a collection
 	maxString     = 64        // program, role and version of a process
 	maxErrorText  = 64 << 10  // a text of an error; longer ones are cut
