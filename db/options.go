@@ -152,7 +152,7 @@ func (o *Options) validate() error {
 // follows returns an error if a database that may be written is to follow a folder.
 func (o *Options) follows() error {
 	if o.Follow > 0 && !o.ReadOnly {
-		return invalidf("option Follow: a published folder is opened with ReadOnly")
+		return invalidf("option Follow: only a database that is opened read-only follows a folder")
 	}
 	return nil
 }

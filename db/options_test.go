@@ -46,7 +46,7 @@ func TestOptionsAreValidated(t *testing.T) {
 		}
 	}
 	dir := filepath.Join(t.TempDir(), "folder")
-	if _, err := Open(dir, &Options{Follow: time.Second}); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "ReadOnly") {
+	if _, err := Open(dir, &Options{Follow: time.Second}); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "read-only") {
 		t.Error(err)
 	}
 	if _, err := os.Stat(dir); err == nil {
