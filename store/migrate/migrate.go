@@ -24,7 +24,8 @@ var ErrCheckpoint = errors.New("checkpoint of another migration")
 
 // Options tune Run. nil is the default.
 type Options struct {
-	// BatchSize is the number of documents of a batch; 0 means DefaultBatchSize.
+	// BatchSize is the most documents of a batch; 0 means DefaultBatchSize. Batches of more than
+	// 16 MiB are divided.
 	BatchSize int
 	// Checkpoint is a file that records the progress after each batch. It is removed at the
 	// end. Empty means no checkpoint.
@@ -95,11 +96,15 @@ func Run(ctx context.Context, from store.Collection, to store.Store, name string
 		for i, d := range page.Documents {
 			batch[i] = *d
 		}
-		if err := target.Upsert(ctx, batch); err != nil {
-			return report, fmt.Errorf("write after %d documents: %w", at.Done, err)
+		for len(batch) > 0 {
+			n := fitting(batch)
+			if err := target.Upsert(ctx, batch[:n]); err != nil {
+				return report, fmt.Errorf("write after %d documents: %w", at.Done, err)
+			}
+			report.Documents += n
+			at.Done += n
+			batch = batch[n:]
 		}
-		report.Documents += len(batch)
-		at.Done += len(batch)
 		at.After = page.Next
 		if o.Progress != nil {
 			o.Progress(at.Done, max(total, at.Done))
@@ -111,6 +116,21 @@ func Run(ctx context.Context, from store.Collection, to store.Store, name string
 			return report, err
 		}
 	}
+}
+
+// maxBatchBytes is how many bytes of texts and vectors are written at a time, unless a single
+// document has more: batches of databases are bounded, and so are requests to servers.
+const maxBatchBytes = 16 << 20
+
+// fitting returns how many of the first documents are written at a time.
+func fitting(docs []db.Document) (n int) {
+	for size := 0; n < len(docs); n++ {
+		size += len(docs[n].Text) + 4*len(docs[n].Vector)
+		if n > 0 && size > maxBatchBytes {
+			break
+		}
+	}
+	return n
 }
 
 // open returns the target collection, which must have the documents that an earlier migration has

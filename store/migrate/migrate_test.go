@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -110,6 +111,46 @@ func TestMigrate(t *testing.T) {
 	if _, err := Run(ctx, from, to, "small", nil); !errors.Is(err, db.ErrDimensionMismatch) {
 		t.Errorf("into another dimension: %v", err)
 	}
+}
+
+// TestLargeTexts: documents that are too large together for one write are written one after the
+// other.
+func TestLargeTexts(t *testing.T) {
+	from, to := open2(t)
+	long := strings.Repeat("x", maxBatchBytes*3/5)
+	for _, id := range []string{"long 1", "long 2", "long 3"} {
+		if err := from.Upsert(t.Context(), []db.Document{{ID: id, Text: long, Vector: make([]float32, from.Schema().Dim)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	counted := &countingStore{Store: to}
+	if report, err := Run(t.Context(), from, counted, "to", nil); err != nil || report.Documents != 323 {
+		t.Fatalf("%+v %v", report, err)
+	}
+	if counted.writes != 4 { // three for the second page
+		t.Errorf("%d writes", counted.writes)
+	}
+}
+
+// A countingStore counts the writes to its collections.
+type countingStore struct {
+	store.Store
+	writes int
+}
+
+func (s *countingStore) Create(ctx context.Context, name string, schema store.Schema) (store.Collection, error) {
+	c, err := s.Store.Create(ctx, name, schema)
+	return countingCollection{c, s}, err
+}
+
+type countingCollection struct {
+	store.Collection
+	of *countingStore
+}
+
+func (c countingCollection) Upsert(ctx context.Context, docs []db.Document) error {
+	c.of.writes++
+	return c.Collection.Upsert(ctx, docs)
 }
 
 // Collections of texts, without a dimension and without vectors, migrate as well.
