@@ -98,6 +98,8 @@ func TestRefused(t *testing.T) {
 		"other dimension wanted":     {first(vdb.OpenCollection(ctx, "c", Schema{Dim: 3})), ErrDimensionMismatch, "3"},
 		"other metric wanted":        {first(vdb.OpenCollection(ctx, "c", Schema{Dim: 2, Metric: L2})), ErrSchema, "opened with l2"},
 		"unknown metric of a schema": {create("new", Schema{Metric: 9}), ErrInvalid, "unknown metric 9"},
+		"long model":                 {create("new", Schema{Lineage: Lineage{Model: strings.Repeat("x", 4097)}}), ErrInvalid, "4097 bytes"},
+		"provider in no UTF-8":       {create("new", Schema{Lineage: Lineage{Provider: "\xff"}}), ErrInvalid, "UTF-8"},
 		"unknown language":           {words(TextIndex{Language: "klingon"}), ErrInvalid, "klingon"},
 		"many text fields":           {words(TextIndex{Fields: many}), ErrInvalid, "65 text fields"},
 		"text field twice":           {words(TextIndex{Fields: []string{"a", "a"}}), ErrInvalid, "given twice"},

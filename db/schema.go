@@ -53,7 +53,7 @@ func ParseIndex(s string) (Index, error) { return engine.ParseIndex(s) }
 // vectors of another model never get mixed in. Every field may be empty:
 // unknown.
 type Lineage struct {
-	Provider   string `json:"provider,omitempty"`
+	Provider   string `json:"provider,omitempty"` // UTF-8 of at most 4,096 bytes, like Model and Chunker
 	Model      string `json:"model,omitempty"`
 	Normalized bool   `json:"normalized,omitempty"` // the model returns unit vectors
 	Chunker    string `json:"chunker,omitempty"`    // how texts were split

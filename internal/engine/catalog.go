@@ -17,6 +17,9 @@ func (db *Engine) Define(ctx context.Context, name string, s Schema, metadata ma
 	if err := s.Validate(name); err != nil {
 		return nil, err
 	}
+	if err := s.Lineage.validate(name); err != nil {
+		return nil, err
+	}
 	words, err := NewAnalysis(name, s.Text)
 	if err != nil {
 		return nil, err

@@ -19,6 +19,25 @@ type Lineage struct {
 	Chunker    string
 }
 
+// MaxLineageLen is the limit of each text of a lineage in bytes.
+const MaxLineageLen = 4096
+
+// validate returns an error if a new collection cannot have the lineage.
+func (l Lineage) validate(collection string) error {
+	for _, f := range []struct{ name, value string }{
+		{"provider", l.Provider}, {"model", l.Model}, {"chunker", l.Chunker},
+	} {
+		switch {
+		case len(f.value) > MaxLineageLen:
+			return document.Invalidf("collection %q: the %s has %d bytes, the limit is %d", collection, f.name,
+				len(f.value), MaxLineageLen)
+		case !utf8.ValidString(f.value):
+			return document.Invalidf("collection %q: the %s %.50q is not valid UTF-8", collection, f.name, f.value)
+		}
+	}
+	return nil
+}
+
 // A Schema is the definition of a collection. Dim, if it is set, and Metric never change.
 type Schema struct {
 	Dim     int // 0: the first vector written sets it
