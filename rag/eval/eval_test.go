@@ -120,6 +120,19 @@ func TestEmptyEvaluation(t *testing.T) {
 	}
 }
 
+// A document that a ranking repeats counts once, at its best rank.
+func TestRepeatedDocuments(t *testing.T) {
+	repeated, once := eval.NewRun("repeated"), eval.NewRun("once")
+	repeated.Set("q", []eval.Scored{{ID: "a", Score: 4}, {ID: "a", Score: 3}, {ID: "b", Score: 2}, {ID: "a", Score: 1}, {ID: "c", Score: 0}})
+	once.Set("q", []eval.Scored{{ID: "a", Score: 4}, {ID: "b", Score: 2}, {ID: "c", Score: 0}})
+	qrels := eval.Qrels{"q": {"a": 1, "c": 2}}
+	metrics := append(eval.DefaultMetrics(), eval.Precision(0))
+	want, got := eval.Evaluate(qrels, once, metrics), eval.Evaluate(qrels, repeated, metrics)
+	if diff := cmp.Diff(want.Queries, got.Queries); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // A perfect ranking has 1 everywhere that 1 can be had, and no ranking has more.
 func TestMetricBounds(t *testing.T) {
 	metrics := append(eval.DefaultMetrics(), eval.NDCG(1), eval.NDCG(3), eval.Recall(1), eval.Precision(1))
@@ -133,7 +146,7 @@ func TestMetricBounds(t *testing.T) {
 		}
 		run := eval.NewRun("any")
 		for _, id := range ids {
-			if rapid.Bool().Draw(t, "found") {
+			for range rapid.IntRange(0, 2).Draw(t, "times found") {
 				run.Rankings["q"] = append(run.Rankings["q"], eval.Scored{ID: id, Score: float64(rapid.IntRange(-2, 2).Draw(t, "score"))})
 			}
 		}

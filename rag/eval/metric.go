@@ -48,7 +48,8 @@ func MRR(k int) Metric { return Metric{mrr, k} }
 // number of relevant documents; trec_eval's map.
 func MAP() Metric { return Metric{averagePrecision, 0} }
 
-// Precision is the number of relevant documents among the first k, divided by k; trec_eval's P.
+// Precision is the number of relevant documents among the first k, divided by k; trec_eval's P. If k
+// is 0, it is their share of all documents found.
 func Precision(k int) Metric { return Metric{precision, k} }
 
 // Success is 1 if a relevant document is among the first k, and 0 otherwise; trec_eval's success.
@@ -113,7 +114,7 @@ type grades struct {
 
 func newGrades(judged map[string]int, docs []Scored) grades {
 	var g grades
-	for _, s := range ranked(docs) {
+	for _, s := range distinct(ranked(docs)) {
 		g.ranked = append(g.ranked, max(0, judged[s.ID]))
 	}
 	for _, grade := range judged {
@@ -162,7 +163,7 @@ func (m Metric) of(g grades) float64 {
 	case averagePrecision:
 		return sum / float64(g.relevant)
 	case precision:
-		return float64(found) / float64(m.k)
+		return float64(found) / float64(max(1, cmp.Or(m.k, len(top))))
 	default:
 		return float64(min(first, 1))
 	}

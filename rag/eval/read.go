@@ -230,10 +230,12 @@ type Run struct {
 // NewRun returns an empty run.
 func NewRun(name string) *Run { return &Run{Name: name, Rankings: map[string][]Scored{}} }
 
-// Set sets the documents found for a query, best first. If scores do not fall in that order, as
-// after diversification, Set replaces them by numbers that do, because evaluation uses scores
-// alone.
+// Set sets the documents found for a query, best first. A document that occurs again, as where each
+// passage stands for its document, counts once, at its best rank. If scores do not fall in that
+// order, as after diversification, Set replaces them by numbers that do, because evaluation uses
+// scores alone.
 func (r *Run) Set(query string, ranking []Scored) {
+	ranking = distinct(ranking)
 	if !slices.IsSortedFunc(ranking, func(a, b Scored) int {
 		switch {
 		case a.Score < b.Score:
@@ -243,12 +245,21 @@ func (r *Run) Set(query string, ranking []Scored) {
 		}
 		return 0
 	}) {
-		ranking = slices.Clone(ranking)
 		for i := range ranking {
 			ranking[i].Score = float64(len(ranking) - i)
 		}
 	}
 	r.Rankings[query] = ranking
+}
+
+// distinct returns a ranking without the repetitions of documents.
+func distinct(ranking []Scored) []Scored {
+	seen := make(map[string]bool, len(ranking))
+	return slices.DeleteFunc(slices.Clone(ranking), func(s Scored) bool {
+		again := seen[s.ID]
+		seen[s.ID] = true
+		return again
+	})
 }
 
 // first returns the best n documents of each query.
