@@ -39,7 +39,7 @@ func (f Func) Rerank(ctx context.Context, question string, chunks []rag.Chunk) (
 func Lexical(weight float64) rag.Reranker {
 	return Func(func(_ context.Context, question string, chunks []rag.Chunk) ([]rag.Chunk, error) {
 		if !(weight >= 0 && weight <= 1) {
-			return nil, fmt.Errorf("rerank: weight %v is outside 0..1", weight)
+			return nil, fmt.Errorf("weight %v is outside 0..1", weight)
 		}
 		asked := words(question)
 		sets := make([]map[string]bool, len(chunks))
@@ -104,7 +104,7 @@ func ordered(chunks []rag.Chunk, scores []float64) []rag.Chunk {
 func MMR(lambda float64) rag.Reranker {
 	return Func(func(_ context.Context, _ string, chunks []rag.Chunk) ([]rag.Chunk, error) {
 		if !(lambda >= 0 && lambda <= 1) {
-			return nil, fmt.Errorf("rerank: lambda %v is outside 0..1", lambda)
+			return nil, fmt.Errorf("lambda %v is outside 0..1", lambda)
 		}
 		order := mmr.Order(len(chunks), lambda, func(i int) float64 { return chunks[i].Score },
 			func(chosen int) func(int) (float64, bool) {
@@ -141,10 +141,10 @@ func Cross(score func(question, text string) float64) rag.Reranker {
 		}
 		wg.Wait()
 		if err := ctx.Err(); err != nil {
-			return nil, fmt.Errorf("rerank: %w", err)
+			return nil, err
 		}
 		if i := slices.IndexFunc(scores, math.IsNaN); i >= 0 {
-			return nil, fmt.Errorf("rerank: the score of chunk %q is NaN", chunks[i].ID)
+			return nil, fmt.Errorf("the score of chunk %q is NaN", chunks[i].ID)
 		}
 		return ordered(chunks, scores), nil
 	})
@@ -180,25 +180,33 @@ func HTTP(url string, o HTTPOptions) rag.Reranker {
 		if len(chunks) == 0 {
 			return chunks, nil
 		}
-		texts := make([]string, len(chunks))
-		for i, c := range chunks {
-			texts[i] = rag.Embedded(c.Text, c.Metadata)
-		}
-		request := map[string]any{"query": question, "texts": texts}
-		if o.API == Cohere {
-			request = map[string]any{"model": o.Model, "query": question, "documents": texts, "top_n": len(texts)}
-		}
-		var answer json.RawMessage
-		if err := caller.Post(ctx, url, request, &answer); err != nil {
-			return nil, fmt.Errorf("rerank: %w", err)
-		}
-		scores, err := parseScores(answer, o.API, len(chunks))
-		if err != nil {
-			return nil, fmt.Errorf("rerank: invalid response: %w", err)
+		var scores []float64
+		for rest := range slices.Chunk(chunks, batchOf[o.API]) {
+			texts := make([]string, len(rest))
+			for i, c := range rest {
+				texts[i] = rag.Embedded(c.Text, c.Metadata)
+			}
+			request := map[string]any{"query": question, "texts": texts}
+			if o.API == Cohere {
+				request = map[string]any{"model": o.Model, "query": question, "documents": texts, "top_n": len(texts)}
+			}
+			var answer json.RawMessage
+			if err := caller.Post(ctx, url, request, &answer); err != nil {
+				return nil, err
+			}
+			some, err := parseScores(answer, o.API, len(texts))
+			if err != nil {
+				return nil, fmt.Errorf("invalid response: %w", err)
+			}
+			scores = append(scores, some...)
 		}
 		return ordered(chunks, scores), nil
 	})
 }
+
+// batchOf is how many texts are sent in a request: what text-embeddings-inference takes by default
+// (max-client-batch-size), and what Cohere recommends at most.
+var batchOf = [...]int{Cohere: 1000, TEI: 32}
 
 // parseScores reads one score for each of n texts.
 func parseScores(answer []byte, api API, n int) ([]float64, error) {

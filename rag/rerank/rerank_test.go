@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -90,6 +91,46 @@ func TestMMR(t *testing.T) {
 	}
 	if _, err := rerank.MMR(-1).Rerank(t.Context(), "", chunks); err == nil {
 		t.Error("no error")
+	}
+}
+
+// TestBatches: text-embeddings-inference takes 32 texts in a request.
+func TestBatches(t *testing.T) {
+	var sizes []int
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var body struct{ Texts []string }
+		if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
+			t.Error(err)
+		}
+		sizes = append(sizes, len(body.Texts))
+		type score struct {
+			Index int     `json:"index"`
+			Score float64 `json:"score"`
+		}
+		var scores []score
+		for i, text := range body.Texts {
+			n, err := strconv.Atoi(text)
+			if err != nil {
+				t.Error(err)
+			}
+			scores = append(scores, score{i, float64(n)})
+		}
+		if err := json.NewEncoder(w).Encode(scores); err != nil {
+			t.Error(err)
+		}
+	}))
+	defer server.Close()
+	var chunks []rag.Chunk
+	var want []string
+	for i := range 70 {
+		chunks = append(chunks, rag.Chunk{ID: strconv.Itoa(i), Text: strconv.Itoa(i)})
+		want = append(want, strconv.Itoa(69-i))
+	}
+	if got := order(t, rerank.HTTP(server.URL, rerank.HTTPOptions{API: rerank.TEI}), "q", chunks); !slices.Equal(got, want) {
+		t.Error(got)
+	}
+	if !slices.Equal(sizes, []int{32, 32, 6}) {
+		t.Error(sizes)
 	}
 }
 
