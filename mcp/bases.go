@@ -34,13 +34,16 @@ func (s *service) addBases(server *sdk.Server) {
 }
 
 // base adds the names of all bases to the error for a base that does not exist.
-func (s *service) base(err error) error {
+func (s *service) base(name string, err error) error {
 	if !errors.Is(err, knowledge.ErrNotFound) {
 		return err
 	}
 	names, listed := s.opts.Bases.Bases()
 	if listed != nil {
 		return listed
+	}
+	if slices.Contains(names, name) {
+		return fmt.Errorf("%w: base %q was never learnt", knowledge.ErrNotFound, name)
 	}
 	return fmt.Errorf("%w; existing bases: %q", knowledge.ErrNotFound, names[:min(len(names), MaxDocuments)])
 }
@@ -77,9 +80,10 @@ type baseList struct {
 
 type baseLine struct {
 	Name     string `json:"name"`
-	Provider string `json:"embedding_provider"`
-	Model    string `json:"embedding_model"`
-	Language string `json:"language"`
+	Provider string `json:"embedding_provider,omitempty"`
+	Model    string `json:"embedding_model,omitempty"`
+	Language string `json:"language,omitempty"`
+	Error    string `json:"error,omitempty" jsonschema:"why the configuration cannot be read"`
 }
 
 func (s *service) listBases(context.Context, listBasesArgs) (*baseList, error) {
@@ -93,17 +97,21 @@ func (s *service) listBases(context.Context, listBasesArgs) (*baseList, error) {
 			out.More = len(names) - len(out.Bases)
 			break
 		}
-		c, err := s.opts.Bases.Config(name)
-		if err != nil {
-			return nil, err
-		}
-		language, err := c.Get("language")
-		if err != nil {
-			return nil, err
-		}
-		out.Bases = append(out.Bases, baseLine{name, c.Provider, c.Model, fmt.Sprint(language)})
+		out.Bases = append(out.Bases, s.baseLine(name))
 	}
 	return out, nil
+}
+
+func (s *service) baseLine(name string) baseLine {
+	c, err := s.opts.Bases.Config(name)
+	var language any
+	if err == nil {
+		language, err = c.Get("language")
+	}
+	if err != nil {
+		return baseLine{Name: name, Error: plain{err}.Error()}
+	}
+	return baseLine{Name: name, Provider: c.Provider, Model: c.Model, Language: fmt.Sprint(language)}
 }
 
 type baseArgs struct {
@@ -126,11 +134,11 @@ type baseDescription struct {
 func (s *service) describeBase(ctx context.Context, in baseArgs) (*baseDescription, error) {
 	status, err := s.opts.Bases.Status(ctx, in.Base)
 	if err != nil {
-		return nil, s.base(err)
+		return nil, s.base(in.Base, err)
 	}
 	stats, err := s.opts.Bases.Stats(in.Base)
 	if err != nil {
-		return nil, s.base(err)
+		return nil, s.base(in.Base, err)
 	}
 	out := &baseDescription{Name: status.Name, Files: status.Files, Chunks: status.Chunks, Learning: status.Learning, Keys: map[string]any{}, Stats: stats}
 	if !status.Learnt.IsZero() {
@@ -194,7 +202,7 @@ func (s *service) queryBase(ctx context.Context, in queryBaseArgs) (*passages, e
 	}
 	r, err := s.opts.Bases.Query(ctx, in.Base, in.Question, o)
 	if err != nil {
-		return nil, s.base(err)
+		return nil, s.base(in.Base, err)
 	}
 	a, out := newAllowance(in.MaxText), &passages{Passages: []passage{}, Strategy: r.Strategy, Query: r.Query, Cached: r.FromCache}
 	for _, c := range r.Chunks {
@@ -245,7 +253,7 @@ func (s *service) createBase(_ context.Context, in configureArgs) (*changedKeys,
 
 func (s *service) configureBase(ctx context.Context, in configureArgs) (*changedKeys, error) {
 	if _, err := s.opts.Bases.Configure(ctx, in.Base, in.Set); err != nil {
-		return nil, s.base(err)
+		return nil, s.base(in.Base, err)
 	}
 	return changes(in.Base, in.Set), nil
 }

@@ -18,7 +18,8 @@ func TestBases(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	engine, err := knowledge.New(filepath.Join(t.TempDir(), "ws"), &knowledge.Options{Logger: slog.New(slog.DiscardHandler)})
+	workspace := filepath.Join(t.TempDir(), "ws")
+	engine, err := knowledge.New(workspace, &knowledge.Options{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,6 +64,22 @@ func TestBases(t *testing.T) {
 	d, failure := call[baseDescription](t, reader, "describe_base", `{"base":"pets"}`)
 	if failure != "" || d.Files != 2 || d.Keys["top_k"] != 2.0 || d.Keys["splitter"] != "sentences" || d.Stats.Queries != 4 || d.Learnt == "" {
 		t.Errorf("%+v, %s", d, failure)
+	}
+	if _, err := engine.Create("new", nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, failure := call[passages](t, reader, "query_base", `{"base":"new","question":"x"}`); !strings.Contains(failure, `"new" was never learnt`) {
+		t.Error(failure)
+	}
+	broken := filepath.Join(workspace, "new", "config.yaml")
+	if err := os.WriteFile(broken, []byte("top_k: many\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if l, failure := call[baseList](t, reader, "list_bases", `{}`); failure != "" || len(l.Bases) != 2 || !strings.Contains(l.Bases[0].Error, "top_k") || l.Bases[1].Name != "pets" {
+		t.Errorf("%+v, %s", l, failure)
+	}
+	if err := engine.Clean("new"); err != nil {
+		t.Fatal(err)
 	}
 	for _, tt := range []struct{ tool, arguments, want string }{
 		{"query_base", `{"base":"none","question":"x"}`, `existing bases: ["pets"]`},
