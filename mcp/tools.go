@@ -297,7 +297,7 @@ type searchArgs struct {
 	Collection string    `json:"collection"`
 	ID         string    `json:"id,omitempty" jsonschema:"find the documents nearest to this document, which is left out of the hits"`
 	Vector     []float32 `json:"vector,omitempty"`
-	Text       string    `json:"text,omitempty" jsonschema:"words, \"phrases\", prefix*, +required, -excluded; without a full-text index the text is embedded instead"`
+	Text       string    `json:"text,omitempty" jsonschema:"words, \"phrases\", prefix*, +required, -excluded; without a full-text index the text is embedded instead, and + and - are refused"`
 	Where      condition `json:"where,omitzero"`
 	K          int       `json:"k,omitempty"`
 	MaxText    *int      `json:"max_text,omitempty"`

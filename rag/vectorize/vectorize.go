@@ -336,8 +336,9 @@ func (c *Collection) fits(ctx context.Context, docs []*db.Document, pin bool) er
 }
 
 // Ask gives a query by text, without another target, the vector of its text, so that the collection
-// is searched by vectors, and by words as well if it has a text index. It leaves other queries, and
-// queries of collections that are not pinned, as they are.
+// is searched by vectors, and by words as well if it has a text index. Words that the text excludes
+// are not in the vector; without a text index a word can be neither excluded nor required, which is
+// an error. Ask leaves other queries, and queries of collections that are not pinned, as they are.
 func (c *Collection) Ask(ctx context.Context, q db.Query) (db.Query, error) {
 	if q.Near != nil || strings.TrimSpace(q.Text) == "" {
 		return q, nil
@@ -350,7 +351,15 @@ func (c *Collection) Ask(ctx context.Context, q db.Query) (db.Query, error) {
 	if err != nil {
 		return q, err
 	}
-	question := cmp.Or(strings.TrimSpace(text.Plain(q.Text)), q.Text)
+	question, signed := text.Wanted(q.Text)
+	switch {
+	case signed != "" && info.Schema.Text == nil:
+		return q, fmt.Errorf("vectorize: %w: %q in the text: collection %q has no %w, and a vector neither requires nor excludes words",
+			db.ErrInvalid, signed, info.Name, db.ErrTextIndex)
+	case signed != "" && question == "": // it only excludes
+		return q, nil
+	}
+	question = cmp.Or(question, q.Text)
 	vec, err := embed.Queries(e).Embed(ctx, question)
 	if err != nil {
 		return q, fmt.Errorf("vectorize: embed the question: %w", err)

@@ -117,6 +117,15 @@ func TestWritesAndAsks(t *testing.T) {
 			if hybrid := r.Hits[0].Legs != nil; hybrid != (index != nil) {
 				t.Errorf("legs: %v", r.Hits[0].Legs)
 			}
+			for _, query := range []string{"animals -cats", "-cats", "+animals"} {
+				r, err := c.Search(t.Context(), db.Query{Text: query, K: 1})
+				if refused := errors.Is(err, db.ErrInvalid) && errors.Is(err, db.ErrTextIndex); refused != (index == nil) {
+					t.Errorf("%s: %+v, %v", query, r, err)
+				}
+			}
+			if got := l.heard(); index != nil && got != "animals|animals" || index == nil && got != "" {
+				t.Errorf("queries with signs were embedded as %q", got)
+			}
 			changed := "Locomotives run on rails."
 			if err := c.Patch(t.Context(), db.Patch{ID: "dog", Text: &changed}); err != nil || l.heard() != changed {
 				t.Error(err)

@@ -29,7 +29,7 @@ type searchArgs struct {
 	ID        string            `xor:"query" name:"id" placeholder:"ID" help:"Search for the vector of this document. It is its own first hit."`
 	Like      []string          `xor:"query" sep:"none" placeholder:"ID" help:"Search for documents like this one. May be repeated."`
 	Unlike    []string          `sep:"none" placeholder:"ID" help:"With --like: and unlike this one. May be repeated."`
-	Text      []string          `sep:"none" placeholder:"QUERY" help:"Search for this text: words, \"phrases\", prefix*, +required, -excluded. With one of the above, both rankings are fused. May be repeated: the answers to several forms of a question are fused by rank."`
+	Text      []string          `sep:"none" placeholder:"QUERY" help:"Search for this text: words, \"phrases\", prefix*, +required, -excluded; + and - need a text index. With one of the above, both rankings are fused. May be repeated: the answers to several forms of a question are fused by rank."`
 	NoEmbed   bool              `help:"Search for --text by its words alone, although the collection is pinned to a model (import --embed)."`
 	Set       map[string]string `placeholder:"KEY=VALUE" help:"Settings of the provider of that model, such as host=…."`
 	Hybrid    weights           `placeholder:"V,T" help:"Weights of vector and text if both are given, such as 2,1. The default is equal weights for convex, and 0.01,0.99 for rrf."`
