@@ -334,11 +334,14 @@ func weights(provider string) (vector, text float64) {
 	return 0.8, 0.2
 }
 
+// marker is the number or the bullet of an item in a list.
+var marker = regexp.MustCompile(`^\s*(?:\d+[.)]|[-*•])\s+`)
+
 // lines returns the lines of a model's list, at most n, without numbers and bullets.
 func lines(text string, n int) []string {
 	var all []string
 	for line := range strings.Lines(text) {
-		line = strings.TrimSpace(strings.TrimLeft(strings.TrimSpace(line), "0123456789.)-*• "))
+		line = strings.TrimSpace(line[len(marker.FindString(line)):])
 		if line != "" && len(all) < n {
 			all = append(all, line)
 		}

@@ -509,3 +509,14 @@ func BenchmarkQuery(b *testing.B) {
 		})
 	}
 }
+
+func TestLines(t *testing.T) {
+	list := "1. 2024 budget figures\n2) 3D printing methods?\n\n- 100 metre sprint\n* -5 degrees\n• last\nno marker\n1.5 litres\n"
+	want := []string{"2024 budget figures", "3D printing methods?", "100 metre sprint", "-5 degrees", "last", "no marker", "1.5 litres"}
+	if got := lines(list, 10); !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+	if got := lines(list, 2); !slices.Equal(got, want[:2]) {
+		t.Errorf("%q", got)
+	}
+}
