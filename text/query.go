@@ -147,7 +147,7 @@ func Plain(question string) string {
 }
 
 // Wanted is Plain without the clauses that a query excludes, for an encoder of texts: to it, an
-// excluded word is one more word. signed is the first clause with a + or -, empty if there is none.
+// excluded word is one more word. signed is the first clause with a + or -, or empty.
 func Wanted(query string) (wanted, signed string) {
 	a := &Analyzer{name: "none"} // every language divides texts into the same tokens
 	var kept []string

@@ -48,8 +48,8 @@ func MRR(k int) Metric { return Metric{mrr, k} }
 // number of relevant documents; trec_eval's map.
 func MAP() Metric { return Metric{averagePrecision, 0} }
 
-// Precision is the number of relevant documents among the first k, divided by k; trec_eval's P. If k
-// is 0, it is their share of all documents found.
+// Precision is the number of relevant documents among the first k, divided by k; trec_eval's P. If
+// k is 0, it is their share of all documents found.
 func Precision(k int) Metric { return Metric{precision, k} }
 
 // Success is 1 if a relevant document is among the first k, and 0 otherwise; trec_eval's success.
