@@ -14,8 +14,8 @@ const MaxBatchLen = 512 << 20
 
 // A Batch is a list of writes to any number of collections. It takes effect as a whole or
 // not at all. The zero Batch is empty and ready to use. A Batch takes no lock and is not
-// safe for concurrent use. The first invalid write sticks: DB.Apply returns its error and
-// writes nothing.
+// safe for concurrent use. The first invalid write sticks: later ones are not added, Err
+// and DB.Apply return its error, and Apply writes nothing.
 //
 // Vectors are not copied: they must not change before Apply returns. All else is.
 type Batch struct {
@@ -73,8 +73,16 @@ func (b *Batch) Delete(collection string, ids ...string) {
 	}
 }
 
-// Len returns the number of writes.
+// Len returns the number of writes. A batch without writes may have an error.
 func (b *Batch) Len() int { return len(b.ops) }
+
+// Size returns the bytes of the writes, of which a batch has at most MaxBatchLen.
+func (b *Batch) Size() int { return b.len }
+
+// Err returns the error of the first invalid write, or nil. A batch of its own thus tells
+// whether a document can be stored, but for what depends on the collection: the dimension
+// of its vectors, and for Insert and Patch the ids that it has.
+func (b *Batch) Err() error { return b.err }
 
 // IDs returns the ids of the writes in order, including the ids generated for documents
 // that came without one.

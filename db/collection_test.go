@@ -1,6 +1,7 @@
 package db
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 
@@ -40,6 +41,37 @@ func TestCollectionsAreCopies(t *testing.T) {
 		text.Language, text.Fields[0], *text.K1 = "none", "changed", 9
 		if diff := cmp.Diff(want, give()); diff != "" {
 			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
+
+// The first invalid write of a batch is its error, whether or not others came before.
+func TestBatchErr(t *testing.T) {
+	c := collection(t, open(t, t.TempDir(), nil), "c", Schema{})
+	bad := Document{ID: "bad", Metadata: Metadata{"$x": 1}}
+	for _, before := range []int{0, 1} {
+		var b Batch
+		if b.Err() != nil || b.Size() != 0 {
+			t.Error(b.Err(), b.Size())
+		}
+		for range before {
+			b.Upsert("c", Document{ID: "good", Text: "text", Vector: []float32{1, 2}})
+		}
+		size := b.Size()
+		if before > 0 && size < len("goodtext")+8 {
+			t.Error(size)
+		}
+		b.Upsert("c", bad)
+		err := b.Err()
+		b.Upsert("c", Document{ID: "later"})
+		if !errors.Is(err, ErrInvalid) || b.Err() != err || b.Len() != before || b.Size() != size {
+			t.Error(err, b.Err(), b.Len(), b.Size())
+		}
+		if applied := c.db.Apply(t.Context(), &b); !errors.Is(applied, ErrInvalid) {
+			t.Error(applied)
+		}
+		if b.Reset(); b.Err() != nil || b.Size() != 0 {
+			t.Error(b.Err(), b.Size())
 		}
 	}
 }

@@ -12,10 +12,10 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"net/http"
 	"os"
 	slashpath "path"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -61,10 +61,10 @@ type Report struct {
 	Embedded int     `json:"embedded"` // chunks that had to be embedded
 	Skipped  int     `json:"skipped"`  // unchanged files
 	Removed  int     `json:"removed"`  // deleted files
-	Broken   int     `json:"broken"`   // unreadable files, and files whose names no id can hold
+	Broken   int     `json:"broken"`   // files that cannot be read, stored or embedded
 	Seconds  float64 `json:"seconds"`
-	// Unread are the files and rows without readable text, at most 1,000. Every run has all of
-	// them, whether or not the files changed.
+	// Unread are the files and rows that have no readable text, or that cannot be stored or
+	// embedded, at most 1,000. Every run has all of them, whether or not the files changed.
 	Unread []Unread `json:"unread,omitempty"`
 }
 
@@ -77,9 +77,10 @@ type Unread struct {
 // Learn brings a base up to date with the files below some paths. It reads, splits, embeds and
 // indexes new and changed files, removes deleted ones and leaves unchanged ones alone. Each file is
 // replaced atomically: after an interruption the next call continues where this one stopped. If a
-// file cannot be read, its previous content stays in the base. A base is created when its first
-// files are written; an error before that leaves no base. While another run learns the base, in
-// this process or another, Learn waits; if ctx ends first, the error matches db.ErrLocked as well.
+// file cannot be read, stored or embedded, its previous content stays in the base. A base is
+// created when its first files are written; an error before that leaves no base. While another run
+// learns the base, in this process or another, Learn waits; if ctx ends first, the error matches
+// db.ErrLocked as well.
 func (e *Engine) Learn(ctx context.Context, name string, o LearnOptions) (*Report, error) {
 	start := time.Now()
 	if len(o.Paths) == 0 {
@@ -194,6 +195,7 @@ type learner struct {
 	before  map[string]*db.Document // files by content hash, as they were before the run; nil until needed
 	pending []change                // files that are read but not written yet
 	texts   int                     // chunks in pending
+	bytes   int                     // size of pending in a batch
 }
 
 // A change is the update of one file.
@@ -203,6 +205,7 @@ type change struct {
 	before    int          // chunks before the update
 	duplicate *db.Document // an existing file with the same content, if this file is new
 	record    db.Metadata
+	bytes     int // size in a batch, with vectors
 }
 
 // learner opens or creates a base for writing, when no other run writes it.
@@ -540,12 +543,15 @@ func (l *learner) skip(file string, err error) {
 	if errors.As(err, &skip) {
 		err = skip.Err
 	}
-	reason := strings.ToValidUTF8(err.Error(), "\uFFFD") // errors of the system have names as they are
+	reason := reasonOf(err)
 	if len(l.broken) < maxUnread {
 		l.broken = append(l.broken, Unread{file, reason})
 	}
 	l.unread(file, []any{reason})
 }
+
+// reasonOf returns an error as text. Errors of the system have names as they are.
+func reasonOf(err error) string { return strings.ToValidUTF8(err.Error(), "\uFFFD") }
 
 // printable returns the name of a file with escapes if it is not UTF-8 or has control characters.
 // Such names are no ids, and lists of unread files, stored or printed, could not hold them.
@@ -672,73 +678,97 @@ func (l *learner) read(id string, r io.Reader) error {
 	record := db.Metadata{fileHash: hash, fileSplitter: how, fileChunks: int64(len(docs))}
 	if len(unread) > 0 {
 		record[fileUnread] = unread
-		l.unread(id, unread)
 	}
-	l.pending = append(l.pending, change{id, docs, before, duplicate, record})
+	c := change{id: id, docs: docs, before: before, duplicate: duplicate, record: record}
+	var b db.Batch
+	c.write(&b, l.current)
+	c.bytes = b.Size() + 4*l.config.Embedding.Dimensions*len(docs)
+	err = b.Err()
+	if err == nil && c.bytes > maxChange {
+		err = fmt.Errorf("%w: its chunks take %d bytes, the limit is %d", load.ErrTooLarge, c.bytes, maxChange)
+	}
+	if err != nil {
+		l.skip(id, err)
+		return nil
+	}
+	l.unread(id, unread)
+	if l.bytes+c.bytes > maxChange {
+		if err := l.write(); err != nil {
+			return err
+		}
+	}
+	l.pending = append(l.pending, c)
 	l.texts += len(docs)
+	l.bytes += c.bytes
 	if l.texts >= 4*l.config.Embedding.BatchSize { // enough for requests in parallel
 		return l.write()
 	}
 	return nil
 }
 
+// maxChange is the most bytes of files that are written in one batch. A file that has more cannot
+// be replaced atomically. Tests change it.
+var maxChange = db.MaxBatchLen
+
+// write adds the update of a file to a batch.
+func (c *change) write(b *db.Batch, chunks string) {
+	for _, d := range c.docs {
+		b.Upsert(chunks, d)
+	}
+	for i := len(c.docs); i < c.before; i++ {
+		b.Delete(chunks, chunkID(c.id, i))
+	}
+	b.Upsert(filesName, db.Document{ID: c.id, Metadata: c.record})
+}
+
 // write embeds the pending files and writes them in one batch.
 func (l *learner) write() error {
-	var all []*db.Document
-	var ids []string // of chunks that may have the same text
-	for _, c := range l.pending {
-		for i := range c.docs {
-			all = append(all, &c.docs[i])
-			ids = append(ids, c.docs[i].ID)
-		}
-		if c.duplicate != nil {
-			ids = append(ids, chunkIDs(c.duplicate)...)
-		}
-	}
-	if err := l.embed(all, ids); err != nil {
-		return err
-	}
-	var b db.Batch
-	for _, c := range l.pending {
-		for _, d := range c.docs {
-			b.Upsert(l.current, d)
-		}
-		for i := len(c.docs); i < c.before; i++ {
-			b.Delete(l.current, chunkID(c.id, i))
-		}
-		b.Upsert(filesName, db.Document{ID: c.id, Metadata: c.record})
-		l.report.Files++
-		l.report.Chunks += len(c.docs)
-	}
-	l.pending, l.texts = nil, 0
-	if b.Len() == 0 {
+	files := l.pending
+	l.pending, l.texts, l.bytes = nil, 0, 0
+	if len(files) == 0 {
 		return nil
+	}
+	files, err := l.embed(files)
+	if err != nil || len(files) == 0 {
+		return err
 	}
 	if err := l.begin(); err != nil {
 		return err
+	}
+	var b db.Batch
+	for i := range files {
+		files[i].write(&b, l.current)
 	}
 	if err := l.vdb.Apply(l.ctx, &b); err != nil {
 		return err
 	}
 	l.written = true
+	for i := range files {
+		l.report.Files++
+		l.report.Chunks += len(files[i].docs)
+	}
 	return nil
 }
 
 func chunkID(file string, i int) string { return fmt.Sprintf("%s#%d", file, i) }
 
-// split reads a file and divides it into chunks. It returns nil if the file cannot be read, and the
-// reasons why rows of it, or its pages, have no text.
+// split reads a file and divides it into chunks. It returns nil if the file cannot be read or
+// stored, and the reasons why rows of it, or its pages, have no text or cannot be stored.
 func (l *learner) split(id string, content []byte) (docs []db.Document, unread []any, err error) {
 	const most = 20 // reasons that are kept with a file
 	docs = []db.Document{}
 	rows := 0
+	skipRow := func(row int, err error) {
+		if rows++; rows < most {
+			unread = append(unread, fmt.Sprintf("row %d: %s", row, reasonOf(err)))
+		}
+	}
+	var refusal error // of the first row that cannot be stored
 	for doc, err := range load.Read(l.ctx, id, bytes.NewReader(content), l.o.Load) {
 		var skip *load.SkipError
 		if errors.As(err, &skip) {
 			if skip.Row > 0 {
-				if rows++; rows < most {
-					unread = append(unread, fmt.Sprintf("row %d: %v", skip.Row, skip.Err))
-				}
+				skipRow(skip.Row, skip.Err)
 				continue
 			}
 			if errors.Is(err, load.ErrEmpty) { // readable but empty: the previous content is removed
@@ -759,14 +789,43 @@ func (l *learner) split(id string, content []byte) (docs []db.Document, unread [
 		if err != nil {
 			return nil, nil, err
 		}
+		before := len(docs)
 		for _, c := range chunks {
-			docs = append(docs, db.Document{ID: chunkID(id, len(docs)), Text: c.Text, Metadata: metadata(id, doc, c, len(docs))})
+			d := db.Document{ID: chunkID(id, len(docs)), Text: c.Text, Metadata: metadata(id, doc, c, len(docs))}
+			if err = storable(d); err != nil {
+				docs = docs[:before]
+				break
+			}
+			docs = append(docs, d)
 		}
+		switch {
+		case err != nil && doc.Row == 0:
+			l.skip(id, err)
+			return nil, nil, nil
+		case err != nil:
+			skipRow(doc.Row, err)
+			refusal = cmp.Or(refusal, fmt.Errorf("row %d: %w", doc.Row, err))
+		}
+	}
+	if len(docs) == 0 && refusal != nil {
+		l.skip(id, refusal)
+		return nil, nil, nil
 	}
 	if rows >= most {
 		unread = append(unread, fmt.Sprintf("%d rows more", rows-most+1))
 	}
 	return docs, unread, nil
+}
+
+// storable returns the reason why the database would refuse a document.
+func storable(d db.Document) error {
+	var b db.Batch
+	b.Upsert("", d)
+	err := b.Err()
+	if cause := errors.Unwrap(err); cause != nil && cause != db.ErrInvalid {
+		return cause // without the id of the chunk
+	}
+	return err
 }
 
 // rowField is the metadata field with the row of a chunk in its file, from 1.
@@ -817,9 +876,59 @@ func (l *learner) duplicate(hash string) (*db.Document, error) {
 	return l.before[hash], nil
 }
 
-// embed gives every chunk a vector. It reuses the vector of a chunk among ids that has the same
-// text and header, and embeds the rest.
-func (l *learner) embed(docs []*db.Document, ids []string) error {
+// embed gives every chunk of some files a vector, and returns the files. If the provider refuses a
+// text, the file with it is skipped and the others are returned.
+func (l *learner) embed(files []change) ([]change, error) {
+	err := l.vectors(files)
+	if !refused(err) {
+		return files, err
+	}
+	if len(files) > 1 {
+		half := len(files) / 2
+		first, err := l.embed(files[:half:half])
+		if err != nil {
+			return nil, err
+		}
+		rest, err := l.embed(files[half:])
+		return append(first, rest...), err
+	}
+	// The same answers tell that a key or a setting is wrong. Then any text is refused, also one
+	// that no cache has.
+	if _, other := l.embedder.Embed(l.ctx, rand.Text()); other != nil {
+		return nil, fmt.Errorf("%s: %w", files[0].id, err)
+	}
+	l.skip(files[0].id, err)
+	return nil, nil
+}
+
+// refused reports whether a provider answered that it does not embed some texts, for example
+// because one is too long.
+func refused(err error) bool {
+	var e *embed.Error
+	if !errors.As(err, &e) {
+		return false
+	}
+	switch e.Status {
+	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
+		return true
+	}
+	return false
+}
+
+// vectors gives every chunk of some files a vector. It reuses the vector of a chunk of the same
+// files, or of files with the same content, that has the same text and header, and embeds the rest.
+func (l *learner) vectors(files []change) error {
+	var docs []*db.Document
+	var ids []string // of chunks that may have the same text
+	for _, c := range files {
+		for i := range c.docs {
+			docs = append(docs, &c.docs[i])
+			ids = append(ids, c.docs[i].ID)
+		}
+		if c.duplicate != nil {
+			ids = append(ids, chunkIDs(c.duplicate)...)
+		}
+	}
 	known := map[string][]float32{}
 	old, err := l.chunks.GetMany(l.ctx, ids, db.Everything)
 	if err != nil {
@@ -874,17 +983,18 @@ func (l *learner) forget(id string) error {
 
 // drop removes files and their chunks.
 func (l *learner) drop(files []*db.Document) error {
-	for group := range slices.Chunk(files, 1000) {
-		var b db.Batch
-		for _, d := range group {
-			for _, id := range chunkIDs(d) {
-				b.Delete(l.current, id)
-			}
-			b.Delete(filesName, d.ID)
+	const full = 16 << 20 // bytes
+	var b db.Batch
+	for i, d := range files {
+		b.Delete(l.current, chunkIDs(d)...)
+		b.Delete(filesName, d.ID)
+		if i < len(files)-1 && b.Size() < full {
+			continue
 		}
 		if err := l.vdb.Apply(l.ctx, &b); err != nil {
 			return err
 		}
+		b.Reset()
 	}
 	return nil
 }

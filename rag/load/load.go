@@ -324,9 +324,9 @@ func (r *reader) whole(b []byte) (*Document, error) {
 		doc.Base = len(b) - len(rest)
 	}
 	if r.format == Markdown {
-		frontMatter(doc)
+		err = r.convert(func() error { return frontMatter(doc) })
 	}
-	return doc, nil
+	return doc, err
 }
 
 // convert runs an untrusted conversion and turns its panics into errors. After the timeout convert

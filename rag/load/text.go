@@ -72,19 +72,22 @@ func decodeWide(b []byte, enc encoding.Encoding) (string, error) {
 
 // frontMatter moves the YAML at the beginning of a Markdown file into the metadata. Invalid YAML
 // stays in the text.
-func frontMatter(doc *Document) {
+func frontMatter(doc *Document) error {
 	const fence = "---\n"
 	rest, ok := strings.CutPrefix(doc.Text, fence)
 	if !ok {
-		return
+		return nil
 	}
 	end := strings.Index("\n"+rest, "\n"+fence)
 	if end < 0 {
-		return
+		return nil
 	}
 	var fields map[string]any
 	if err := yaml.Unmarshal([]byte(rest[:end]), &fields); err != nil {
-		return
+		return nil
+	}
+	if room := maxValues; !fits(fields, &room) {
+		return fmt.Errorf("%w: front matter of more than %d values", ErrTooLarge, maxValues)
 	}
 	for k, v := range fields {
 		doc.Metadata[k] = plain(v)
@@ -94,4 +97,31 @@ func frontMatter(doc *Document) {
 	doc.Base += n
 	doc.line = strings.Count(doc.Text[:n], "\n")
 	doc.Text = doc.Text[n:]
+	return nil
+}
+
+// maxValues is the maximum number of values in the front matter of a file. Aliases of YAML can
+// repeat each other, so that a few lines stand for billions of values.
+const maxValues = 1 << 20
+
+// fits reports whether v consists of at most room values, and takes them from room.
+func fits(v any, room *int) bool {
+	if *room--; *room < 0 {
+		return false
+	}
+	switch v := v.(type) {
+	case []any:
+		for _, x := range v {
+			if !fits(x, room) {
+				return false
+			}
+		}
+	case map[string]any:
+		for _, x := range v {
+			if !fits(x, room) {
+				return false
+			}
+		}
+	}
+	return true
 }

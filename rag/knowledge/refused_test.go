@@ -1,0 +1,183 @@
+package knowledge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/vecbolt/vecbolt/rag/embed"
+)
+
+// What the database cannot store is reported like what cannot be read, and stands in nobody's way.
+func TestDocumentsThatCannotBeStored(t *testing.T) {
+	const text = "Dogs bark."
+	matter := func(yaml string) string { return "---\n" + yaml + "\n---\n" + text }
+	var many strings.Builder
+	for i := range 5_000 {
+		fmt.Fprintf(&many, "%s%d: 1\n", strings.Repeat("k", 240), i)
+	}
+	bomb := "a: &a [x, x, x, x, x, x, x, x, x, x]\n"
+	for _, c := range "bcdefghijk" {
+		bomb += fmt.Sprintf("%c: &%c [%s]\n", c, c, strings.Repeat(fmt.Sprintf("*%c, ", c-1), 10))
+	}
+	for _, tt := range []struct{ name, content, reason string }{
+		{"x.md", matter("score: .nan"), "NaN"},
+		{"x.md", matter("score: .inf"), "Inf"},
+		{"x.md", matter("$x: 1"), "$x"},
+		{"x.md", matter("a: {\"\": 1}"), "empty"},
+		{"x.md", matter("a: {b: 1}\na.b: 2"), "a.b"},
+		{"x.md", matter("a: " + strings.Repeat("{a: ", 25) + "1" + strings.Repeat("}", 25)), "deep"},
+		{"x.md", matter("a: " + strings.Repeat("x", 1<<20+100_000)), "metadata takes"},
+		{"x.md", matter(strings.TrimSpace(many.String())), "metadata takes"},
+		{"x.md", matter(strings.TrimSpace(bomb)), "front matter of more than"},
+		{"x.csv", "text,$t\nDogs bark.,1\n", "$t"},
+		{"x.jsonl", `{"text": "Dogs bark.", "$t": 1}` + "\n", "$t"},
+	} {
+		for _, first := range []bool{true, false} { // in order of names
+			f := newFixture(t)
+			name := "z" + tt.name
+			if first {
+				name = "0" + tt.name
+			}
+			f.write("a.md", "Cats purr.")
+			f.write("b.md", "Cows moo.")
+			good := text
+			if strings.HasSuffix(name, ".csv") {
+				good = "text\n" + text + "\n"
+			} else if strings.HasSuffix(name, ".jsonl") {
+				good = `{"text": "Dogs bark."}` + "\n"
+			}
+			f.write(name, good)
+			f.expect(f.learn("b", counted), Report{Files: 3, Chunks: 3, Embedded: 3})
+
+			f.write(name, tt.content)
+			f.write("a.md", "Cats sleep.")
+			f.write("c.md", "Hens cackle.")
+			r := f.learn("b", nil)
+			f.expect(r, Report{Files: 3, Chunks: 3, Embedded: 2, Skipped: 1, Broken: 1})
+			if len(r.Unread) != 1 || !strings.HasSuffix(r.Unread[0].File, name) || !strings.Contains(r.Unread[0].Reason, tt.reason) {
+				t.Errorf("%.60q: %.300v", tt.content, r.Unread)
+			}
+			var texts []string
+			for _, c := range f.query("dogs", QueryOptions{K: 9}).Chunks {
+				texts = append(texts, c.Text)
+			}
+			if all := strings.Join(texts, "\n"); len(texts) != 4 || !strings.Contains(all, text) || !strings.Contains(all, "sleep") {
+				t.Errorf("%.60q: %q", tt.content, texts)
+			}
+		}
+	}
+}
+
+// Of a file of rows, those that can be stored are learnt.
+func TestRowsThatCannotBeStored(t *testing.T) {
+	f := newFixture(t)
+	f.write("a.jsonl", `{"text": "one", "$x": 1}`+"\n"+`{"text": "two"}`+"\n"+`{"text": "three", "a": {"b": 1}, "a.b": 1}`+"\n")
+	for range 2 {
+		r := f.learn("b", counted)
+		if r.Files != 1 || r.Chunks != 1 || len(r.Unread) != 2 || !strings.HasPrefix(r.Unread[0].Reason, "row 1: ") ||
+			!strings.HasPrefix(r.Unread[1].Reason, "row 3: ") {
+			t.Errorf("%+v", r)
+		}
+	}
+}
+
+// choosy is a provider that answers like a server that has a limit, or that knows nobody.
+type choosy struct {
+	embed.Embedder
+	status int
+	any    bool // refuses all texts
+}
+
+func (c *choosy) Provider() string { return "counting" }
+
+func (c *choosy) Embed(ctx context.Context, text string) ([]float32, error) {
+	vecs, err := c.EmbedBatch(ctx, []string{text})
+	if err != nil {
+		return nil, err
+	}
+	return vecs[0], nil
+}
+
+func (c *choosy) EmbedBatch(ctx context.Context, texts []string) ([][]float32, error) {
+	if c.any || slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(text, "long") }) {
+		return nil, &embed.Error{Kind: embed.ErrProvider, Status: c.status, Err: errors.New("input too long")}
+	}
+	return c.Embedder.EmbedBatch(ctx, texts)
+}
+
+func TestTextsThatTheProviderRefuses(t *testing.T) {
+	for _, tt := range []struct {
+		status int
+		any    bool
+		ends   bool // the run
+	}{
+		{http.StatusBadRequest, false, false},
+		{http.StatusRequestEntityTooLarge, false, false},
+		{http.StatusUnprocessableEntity, false, false},
+		{http.StatusBadRequest, true, true}, // as for a wrong key
+		{http.StatusUnauthorized, false, true},
+		{http.StatusInternalServerError, false, true},
+	} {
+		f := newFixture(t)
+		c := &choosy{status: tt.status}
+		registry := embed.NewRegistry()
+		err := registry.Register(embed.Provider{Name: "counting", Capabilities: embed.Capabilities{Dimensions: true},
+			Open: func(_ context.Context, cfg embed.Config, _ *embed.Options) (e embed.Embedder, err error) {
+				c.Embedder, err = embed.Trigram(cfg.Dimensions)
+				return c, err
+			}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.opts.Providers = registry
+		for _, name := range []string{"a", "b", "c", "d", "e"} {
+			f.write(name+".md", "Text of "+name+".")
+		}
+		cfg := *counted
+		cfg.Embedding.Attempts = 1
+		f.expect(f.learn("b", &cfg), Report{Files: 5, Chunks: 5, Embedded: 5})
+		c.any = tt.any
+		f.write("a.md", "One more.")
+		f.write("b.md", "Too long.")
+		f.write("e.md", "Too long again.")
+		r, err := f.Learn(t.Context(), "b", LearnOptions{Paths: []string{f.docs}})
+		if tt.ends {
+			if err == nil || !strings.Contains(err.Error(), "input too long") {
+				t.Errorf("%+v: %+v, %v", tt, r, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.expect(*r, Report{Files: 3, Chunks: 3, Embedded: 1, Skipped: 2, Broken: 2})
+		if len(r.Unread) != 2 || !strings.HasSuffix(r.Unread[0].File, "b.md") || !strings.Contains(r.Unread[1].Reason, "input too long") {
+			t.Errorf("%+v: %+v", tt, r.Unread)
+		}
+		if s, err := f.Status(t.Context(), "b"); err != nil || s.Files != 5 || s.Chunks != 5 {
+			t.Errorf("%+v: %+v, %v", tt, s, err)
+		}
+	}
+}
+
+// Files are written in batches that the database accepts; one that fills a batch alone is too
+// large.
+func TestLargeChanges(t *testing.T) {
+	defer func(most int) { maxChange = most }(maxChange)
+	maxChange = 2000
+	f := newFixture(t)
+	for i := range 9 {
+		f.write(fmt.Sprintf("%d.txt", i), fmt.Sprintf("Number %d.", i))
+	}
+	f.write("5.txt", strings.Repeat("Many words. ", 100))
+	r := f.learn("b", counted)
+	f.expect(r, Report{Files: 8, Chunks: 8, Embedded: 8, Broken: 1})
+	if len(r.Unread) != 1 || !strings.Contains(r.Unread[0].Reason, "the limit is 2000") {
+		t.Errorf("%+v", r.Unread)
+	}
+}
