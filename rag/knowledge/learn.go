@@ -33,7 +33,9 @@ import (
 // LearnOptions say what to learn.
 type LearnOptions struct {
 	// Paths are files and directories; "-" is Stdin. A relative path refers to the working
-	// directory. If a path no longer exists, its files are removed from the base.
+	// directory. Files below them that no longer exist, or that a .gitignore or .vecboltignore now
+	// excludes, are removed from the base; files that exist and that Load leaves out stay as they
+	// are.
 	Paths []string
 	// Below, if set, is a directory that Paths are relative to, and that they may not leave, not
 	// even by symbolic links: for paths that a client of the program chose.
@@ -60,7 +62,7 @@ type Report struct {
 	Chunks   int     `json:"chunks"`   // chunks of these files in the base now
 	Embedded int     `json:"embedded"` // chunks that had to be embedded
 	Skipped  int     `json:"skipped"`  // unchanged files
-	Removed  int     `json:"removed"`  // deleted files
+	Removed  int     `json:"removed"`  // deleted or newly ignored files
 	Broken   int     `json:"broken"`   // files that cannot be read, stored or embedded
 	Seconds  float64 `json:"seconds"`
 	// Unread are the files and rows that have no readable text, or that cannot be stored or
@@ -75,12 +77,12 @@ type Unread struct {
 }
 
 // Learn brings a base up to date with the files below some paths. It reads, splits, embeds and
-// indexes new and changed files, removes deleted ones and leaves unchanged ones alone. Each file is
-// replaced atomically: after an interruption the next call continues where this one stopped. If a
-// file cannot be read, stored or embedded, its previous content stays in the base. A base is
-// created when its first files are written; an error before that leaves no base. While another run
-// learns the base, in this process or another, Learn waits; if ctx ends first, the error matches
-// db.ErrLocked as well.
+// indexes new and changed files, removes deleted and ignored ones and leaves unchanged ones alone.
+// Each file is replaced atomically: after an interruption the next call continues where this one
+// stopped. If a file cannot be read, stored or embedded, its previous content stays in the base. A
+// base is created when its first files are written; an error before that leaves no base. While
+// another run learns the base, in this process or another, Learn waits; if ctx ends first, the
+// error matches db.ErrLocked as well.
 func (e *Engine) Learn(ctx context.Context, name string, o LearnOptions) (*Report, error) {
 	start := time.Now()
 	if len(o.Paths) == 0 {
@@ -512,10 +514,15 @@ func (l *learner) run(start time.Time) error {
 				l.o.Progress(name)
 			}
 		}
-		if err := l.write(); err != nil {
-			return err
+	}
+	if err := l.write(); err != nil {
+		return err
+	}
+	for _, path := range l.o.Paths { // after all paths: one may name a file below another
+		if path == stdin {
+			continue
 		}
-		if err := l.forget(id); err != nil {
+		if err := l.forget(path); err != nil {
 			return err
 		}
 	}
@@ -963,39 +970,6 @@ func (l *learner) vectors(files []change) error {
 		d.Vector = vecs[i]
 	}
 	l.report.Embedded += len(texts)
-	return nil
-}
-
-// forget removes a deleted file, or the deleted files below a directory, from the base.
-func (l *learner) forget(id string) error {
-	var gone []*db.Document
-	for d, err := range l.files.All(l.ctx, nil, db.WithMetadata) {
-		if err != nil {
-			return err
-		}
-		if l.root.has(id, d.ID) && !l.seen[d.ID] {
-			gone = append(gone, d)
-		}
-	}
-	l.report.Removed += len(gone)
-	return l.drop(gone)
-}
-
-// drop removes files and their chunks.
-func (l *learner) drop(files []*db.Document) error {
-	const full = 16 << 20 // bytes
-	var b db.Batch
-	for i, d := range files {
-		b.Delete(l.current, chunkIDs(d)...)
-		b.Delete(filesName, d.ID)
-		if i < len(files)-1 && b.Size() < full {
-			continue
-		}
-		if err := l.vdb.Apply(l.ctx, &b); err != nil {
-			return err
-		}
-		b.Reset()
-	}
 	return nil
 }
 

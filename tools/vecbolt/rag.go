@@ -74,7 +74,7 @@ func openBases(workspace string, o knowledge.Options) (*knowledge.Engine, error)
 
 type ragLearnCmd struct {
 	Base string   `arg:"" help:"Name of the base, which is created if missing."`
-	Path []string `required:"" sep:"none" placeholder:"PATH" help:"File or directory to learn, - for standard input; may be repeated. Deleted files are removed from the base."`
+	Path []string `required:"" sep:"none" placeholder:"PATH" help:"File or directory to learn, - for standard input; may be repeated. Files that are deleted, or ignored by now, are removed from the base."`
 
 	ragEmbedder
 	ragKeys
@@ -126,7 +126,8 @@ func (c *ragEmbedder) apply(cfg *knowledge.Config) {
 func (c *ragLearnCmd) Help() string {
 	return "Reads Markdown, HTML, PDF, Word, PowerPoint, Excel, OpenDocument text, EPUB, RTF, mail (.eml), Jupyter notebooks, CSV, JSON lines, " +
 		"code and text; skips hidden files and files that .gitignore and .vecboltignore exclude. Files without readable text, such as " +
-		"scanned PDFs, are listed at the end. Unchanged files cost nothing. Keys come from the environment, such as OPENAI_API_KEY."
+		"scanned PDFs, are listed at the end. Unchanged files cost nothing. Files that exist stay in the base, whatever --include and --exclude " +
+		"leave out. Keys come from the environment, such as OPENAI_API_KEY."
 }
 
 // keys returns the keys that the flags set.
