@@ -8,6 +8,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/vecbolt/vecbolt/internal/vfs"
@@ -16,12 +17,75 @@ import (
 // ignoreFiles are files of patterns that exclude paths in their directory and below it.
 var ignoreFiles = []string{".gitignore", ".vecboltignore"}
 
+// readIgnore appends the patterns of the files in a directory to a list. name is the directory as
+// the names to match begin.
+func readIgnore(list ignore, dir, name string) (ignore, error) {
+	list = slices.Clip(list)
+	for _, file := range ignoreFiles {
+		b, err := vfs.ReadFile(filepath.Join(dir, file))
+		switch {
+		case err == nil:
+			list = append(list, patterns(name, strings.Split(strings.TrimPrefix(string(b), mark), "\n"))...)
+		case !errors.Is(err, fs.ErrNotExist) && !errors.As(err, new(*vfs.NotRegularError)):
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+// rulesAbove returns the patterns in the directories above root, up to the top of its repository,
+// and the path of root below the top. Outside of a repository nothing above counts, because no
+// directory tells where to stop.
+func rulesAbove(root string) (list ignore, below string, err error) {
+	dir, err := filepath.Abs(root)
+	if err == nil {
+		dir, err = filepath.EvalSymlinks(dir)
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	dirs := []string{dir}
+	for {
+		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil { // a file in a work tree or submodule
+			break
+		}
+		up := filepath.Dir(dir)
+		if up == dir {
+			return nil, "", nil
+		}
+		dir = up
+		dirs = append(dirs, dir)
+	}
+	for _, above := range slices.Backward(dirs) {
+		rel, err := filepath.Rel(dir, above)
+		if err != nil {
+			return nil, "", err
+		}
+		if below = filepath.ToSlash(rel); above == dirs[0] {
+			break
+		}
+		if list, err = readIgnore(list, above, below); err != nil {
+			return nil, "", err
+		}
+	}
+	return list, below, nil
+}
+
 // walk yields the files to read below root. It skips symbolic links. A pipe, a socket or a device
-// yields a *SkipError, because reading it could block forever. walk continues after a *SkipError;
-// any other error is the last.
+// yields a *SkipError, because reading it could block forever. So does a directory that cannot be
+// read, or whose rules cannot. walk continues after a *SkipError; any other error is the last.
 func walk(ctx context.Context, root string, o *Options, yield func(string, error) bool) {
 	include, exclude := patterns("", o.Include), patterns("", o.Exclude)
 	rules := map[string]ignore{} // by directory, including the directories above root
+	var above ignore
+	var below string
+	if !o.Ignored {
+		var err error
+		if above, below, err = rulesAbove(root); err != nil {
+			yield("", &SkipError{Source: root, Err: err})
+			return
+		}
+	}
 	more := true
 	err := fs.WalkDir(os.DirFS(root), ".", func(name string, e fs.DirEntry, err error) error {
 		if ctx.Err() != nil {
@@ -36,9 +100,13 @@ func walk(ctx context.Context, root string, o *Options, yield func(string, error
 			}
 			return nil
 		}
-		parent := rules[path.Dir(name)]
+		parent, inRules := above, path.Join(below, name)
+		if name != "." {
+			parent = rules[path.Dir(name)]
+		}
 		hidden := name != "." && strings.HasPrefix(e.Name(), ".") && !o.Hidden
-		if hidden || e.Name() == ".git" || parent.matches(name, e.IsDir()) || exclude.matches(name, e.IsDir()) {
+		ignored := name != "." && parent.matches(inRules, e.IsDir())
+		if hidden || e.Name() == ".git" || ignored || exclude.matches(name, e.IsDir()) {
 			if e.IsDir() {
 				return fs.SkipDir
 			}
@@ -47,12 +115,12 @@ func walk(ctx context.Context, root string, o *Options, yield func(string, error
 		if e.IsDir() {
 			rules[name] = parent
 			if !o.Ignored {
-				for _, file := range ignoreFiles {
-					b, err := vfs.ReadFile(filepath.Join(root, name, file))
-					if err == nil {
-						rules[name] = append(rules[name][:len(rules[name]):len(rules[name])],
-							patterns(name, strings.Split(string(b), "\n"))...)
+				dir := filepath.Join(root, filepath.FromSlash(name))
+				if rules[name], err = readIgnore(parent, dir, inRules); err != nil {
+					if more = yield("", &SkipError{Source: dir, Err: err}); !more {
+						return fs.SkipAll
 					}
+					return fs.SkipDir
 				}
 			}
 			return nil

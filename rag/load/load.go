@@ -136,7 +136,9 @@ type Options struct {
 	Include, Exclude []string
 	// Hidden includes files and directories whose names begin with a dot.
 	Hidden bool
-	// Ignored includes files and directories that .gitignore and .vecboltignore exclude.
+	// Ignored includes files and directories that .gitignore and .vecboltignore exclude. These are
+	// files in the directory and below it and, if it is in a repository of Git, those above it up
+	// to the directory with .git.
 	Ignored bool
 	// WholePages keeps all of an HTML page. By default navigation and similar parts are left out if
 	// the main content can be detected.

@@ -1,0 +1,119 @@
+package load
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// tree makes files, all with text but those whose content is given after "=".
+func tree(t *testing.T, files ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, f := range files {
+		name, content, ok := strings.Cut(f, "=")
+		if !ok {
+			content = "text"
+		}
+		path := filepath.Join(dir, filepath.FromSlash(name))
+		err := os.MkdirAll(filepath.Dir(path), 0o700)
+		if err == nil {
+			err = os.WriteFile(path, []byte(content), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// list returns the files of a directory, below it, in order.
+func list(t *testing.T, dir string, o *Options) (files, skipped []string) {
+	t.Helper()
+	for name, err := range Files(t.Context(), dir, o) {
+		to := &files
+		var skip *SkipError
+		if errors.As(err, &skip) {
+			to, name, err = &skipped, skip.Source, nil
+		}
+		if err == nil {
+			name, err = filepath.Rel(dir, name)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		*to = append(*to, filepath.ToSlash(name))
+	}
+	slices.Sort(files)
+	return files, skipped
+}
+
+// Rules above the directory count up to the top of its repository.
+func TestRulesAbove(t *testing.T) {
+	files := []string{".gitignore=*.outer\n", "proj/.gitignore=docs/secret.txt\n/sub.txt\n*.log\n", "proj/docs/.gitignore=!keep.log\n",
+		"proj/.vecboltignore=docs/sub/private\n",
+		"proj/docs/a.txt", "proj/docs/secret.txt", "proj/docs/sub.txt", "proj/docs/x.log", "proj/docs/keep.log", "proj/docs/b.outer",
+		"proj/docs/sub/secret.txt", "proj/docs/sub/private/c.txt"}
+	all := []string{"a.txt", "b.outer", "keep.log", "secret.txt", "sub.txt", "sub/private/c.txt", "sub/secret.txt", "x.log"}
+	for _, tt := range []struct {
+		name, git string
+		o         *Options
+		want      []string
+	}{
+		{"repository", "proj/.git/HEAD", nil, []string{"a.txt", "b.outer", "keep.log", "sub.txt", "sub/secret.txt"}},
+		{"work tree", "proj/.git", nil, []string{"a.txt", "b.outer", "keep.log", "sub.txt", "sub/secret.txt"}},
+		{"the directory itself", "proj/docs/.git/HEAD", nil, all},
+		{"further up", ".git/HEAD", nil, []string{"a.txt", "keep.log", "sub.txt", "sub/secret.txt"}},
+		{"none", "other", nil, all},
+		{"off", "proj/.git/HEAD", &Options{Ignored: true}, all},
+	} {
+		dir := tree(t, append(files, tt.git)...)
+		got, skipped := list(t, filepath.Join(dir, "proj", "docs"), tt.o)
+		if diff := cmp.Diff(tt.want, got); diff != "" || skipped != nil {
+			t.Errorf("%s: %q, (-want +got)\n%s", tt.name, skipped, diff)
+		}
+		t.Chdir(filepath.Join(dir, "proj", "docs"))
+		if got, _ := list(t, ".", tt.o); !cmp.Equal(got, tt.want) {
+			t.Errorf("%s: %q from inside", tt.name, got)
+		}
+	}
+	// A path that is named is read, even if a rule above excludes it.
+	dir := tree(t, ".git/HEAD", ".gitignore=build/\n", "build/a.txt")
+	if got, _ := list(t, filepath.Join(dir, "build"), nil); !cmp.Equal(got, []string{"a.txt"}) {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestRulesWithMark(t *testing.T) {
+	dir := tree(t, ".gitignore=\ufeffa.txt\n", "a.txt", "b.txt")
+	if got, _ := list(t, dir, nil); !cmp.Equal(got, []string{"b.txt"}) {
+		t.Errorf("%q", got)
+	}
+}
+
+// Files whose rules are not known are not read.
+func TestUnreadableRules(t *testing.T) {
+	for _, tt := range []struct{ rules, dir, skipped string }{
+		{"docs/sub/.gitignore", "docs", "sub"},
+		{"docs/.gitignore", "docs", "."},
+		{".gitignore", "docs", "."},
+	} {
+		dir := tree(t, ".git/HEAD", "docs/a.txt", "docs/sub/b.txt")
+		// A loop of links cannot be read, not even by root.
+		if err := os.Symlink(".gitignore", filepath.Join(dir, filepath.FromSlash(tt.rules))); err != nil {
+			t.Skip("skipped: no symbolic links: ", err)
+		}
+		files, skipped := list(t, filepath.Join(dir, tt.dir), nil)
+		if !cmp.Equal(skipped, []string{tt.skipped}) || tt.skipped == "." && files != nil || tt.skipped != "." && !cmp.Equal(files, []string{"a.txt"}) {
+			t.Errorf("%s: %q, skipped %q", tt.rules, files, skipped)
+		}
+		if files, _ := list(t, filepath.Join(dir, tt.dir), &Options{Ignored: true}); len(files) != 2 {
+			t.Errorf("%s: %q", tt.rules, files)
+		}
+	}
+}
