@@ -495,12 +495,42 @@ func (e *Engine) Clean(name string) error {
 			}
 		}
 	}
-	for _, part := range []string{"embeddings", nextConfig, nextConfig + newSuffix, "config.yaml" + newSuffix, "config.yaml"} {
+	for _, part := range baseParts {
 		if err := os.RemoveAll(filepath.Join(e.dir(name), part)); err != nil {
 			return fmt.Errorf("knowledge: clean %q: %w", name, err)
 		}
 	}
 	return nil // unlock removes the directory, unless it holds other files
+}
+
+// baseParts are the names of what a base has in its directory, but for its databases and its lock.
+// The configuration makes it a base, so it is the last to be removed.
+var baseParts = []string{"embeddings", nextConfig, nextConfig + newSuffix, "config.yaml" + newSuffix, "config.yaml"}
+
+// isPart reports whether a path is part of a base in the workspace. The directory of a base may
+// hold other files.
+func (e *Engine) isPart(path string) bool {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return false
+	}
+	part := filepath.Base(path)
+	if _, ok := generation(part); !ok && part != lockName && !slices.Contains(baseParts, part) {
+		return false
+	}
+	dir := filepath.Dir(path)
+	workspace, err := os.Stat(e.workspace)
+	if err != nil {
+		return false
+	}
+	above, err := os.Stat(filepath.Dir(dir))
+	if err != nil || !os.SameFile(workspace, above) {
+		return false
+	}
+	// A base that is learnt for the first time has a lock and no configuration.
+	_, err = os.Stat(filepath.Join(dir, "config.yaml"))
+	_, err2 := os.Stat(filepath.Join(dir, lockName))
+	return err == nil || err2 == nil
 }
 
 // forget drops the embedders of a base, and its state if all is true.

@@ -45,14 +45,15 @@ func (l *learner) forget(path string) error {
 	return l.drop(gone)
 }
 
-// ignored returns the ids of the files below a path that its rules exclude.
+// ignored returns the ids of the files below a path that its rules exclude, or that are part of a
+// base.
 func (l *learner) ignored(path, id string) (map[string]bool, error) {
 	o := load.Options{Hidden: true, Ignored: true}
 	all, _, err := l.below(path, id, o)
 	if err != nil {
 		return nil, err
 	}
-	o.Ignored = l.o.Load != nil && l.o.Load.Ignored
+	o.Ignored, o.Skip = l.o.Load.Ignored, l.isPart
 	kept, unread, err := l.below(path, id, o)
 	for file := range all {
 		if kept[file] {

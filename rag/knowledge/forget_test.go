@@ -102,3 +102,33 @@ func TestUnreadableDirectory(t *testing.T) {
 	}
 	f.expect(f.learn("b", nil), Report{Files: 3, Chunks: 3, Skipped: 3})
 }
+
+// A base is no document, where ever its workspace lies.
+func TestWorkspaceIsNotLearnt(t *testing.T) {
+	for _, tt := range []struct {
+		workspace string
+		paths     []string
+		want      []string
+	}{
+		{"ws", []string{"."}, []string{"a.md", "b/embeddings/c.md", "ws/b/notes.md"}},
+		{".vecbolt", []string{"."}, []string{".vecbolt/b/notes.md", "a.md", "b/embeddings/c.md"}},
+		{".", []string{"."}, []string{"a.md", "b/notes.md"}}, // b/embeddings is the cache
+		{".", []string{"b"}, []string{"b/notes.md"}},
+		{"ws", []string{"a.md", "ws/b"}, []string{"a.md", "ws/b/notes.md"}},
+	} {
+		f := newFixture(t)
+		top := filepath.Dir(f.docs)
+		t.Chdir(top)
+		f.workspace = tt.workspace
+		f.write("../a.md", "Cats purr.")
+		f.write("../b/embeddings/c.md", "Cows moo.")
+		f.write("../"+tt.workspace+"/b/notes.md", "Dogs bark.")
+		for range 2 {
+			_, err := f.Learn(t.Context(), "b", LearnOptions{Paths: tt.paths, Config: counted, Load: &load.Options{Hidden: true}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			f.expectIDs(tt.want...)
+		}
+	}
+}

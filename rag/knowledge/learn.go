@@ -242,6 +242,16 @@ func (e *Engine) learner(ctx context.Context, name string, o LearnOptions) (l *l
 			return nil, err
 		}
 	}
+	var read load.Options
+	if o.Load != nil {
+		read = *o.Load
+	}
+	if skip := read.Skip; skip == nil {
+		read.Skip = e.isPart
+	} else {
+		read.Skip = func(path string) bool { return e.isPart(path) || skip(path) }
+	}
+	o.Load = &read
 	l = &learner{Engine: e, ctx: ctx, o: o, config: c, unlock: unlock, seen: map[string]bool{}, changed: changed}
 	if err := c.check(); err != nil {
 		return nil, err

@@ -106,7 +106,9 @@ func walk(ctx context.Context, root string, o *Options, yield func(string, error
 		}
 		hidden := name != "." && strings.HasPrefix(e.Name(), ".") && !o.Hidden
 		ignored := name != "." && parent.matches(inRules, e.IsDir())
-		if hidden || e.Name() == ".git" || ignored || exclude.matches(name, e.IsDir()) {
+		full := filepath.Join(root, filepath.FromSlash(name))
+		ignored = ignored || exclude.matches(name, e.IsDir()) || o.Skip != nil && o.Skip(full)
+		if hidden || e.Name() == ".git" || ignored {
 			if e.IsDir() {
 				return fs.SkipDir
 			}
@@ -115,9 +117,8 @@ func walk(ctx context.Context, root string, o *Options, yield func(string, error
 		if e.IsDir() {
 			rules[name] = parent
 			if !o.Ignored {
-				dir := filepath.Join(root, filepath.FromSlash(name))
-				if rules[name], err = readIgnore(parent, dir, inRules); err != nil {
-					if more = yield("", &SkipError{Source: dir, Err: err}); !more {
+				if rules[name], err = readIgnore(parent, full, inRules); err != nil {
+					if more = yield("", &SkipError{Source: full, Err: err}); !more {
 						return fs.SkipAll
 					}
 					return fs.SkipDir
@@ -129,14 +130,13 @@ func walk(ctx context.Context, root string, o *Options, yield func(string, error
 			return nil
 		}
 		if !e.Type().IsRegular() {
-			source := filepath.Join(root, filepath.FromSlash(name))
-			if more = yield("", &SkipError{Source: source,
+			if more = yield("", &SkipError{Source: full,
 				Err: errors.New((&vfs.NotRegularError{Mode: e.Type()}).Reason())}); !more {
 				return fs.SkipAll
 			}
 			return nil
 		}
-		if more = yield(filepath.Join(root, filepath.FromSlash(name)), nil); !more {
+		if more = yield(full, nil); !more {
 			return fs.SkipAll
 		}
 		return nil
