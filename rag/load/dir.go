@@ -7,7 +7,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -105,10 +104,9 @@ func walk(ctx context.Context, root string, o *Options, yield func(string, error
 			parent = rules[path.Dir(name)]
 		}
 		hidden := name != "." && strings.HasPrefix(e.Name(), ".") && !o.Hidden
-		ignored := name != "." && parent.matches(inRules, e.IsDir())
+		ignored := name != "." && (parent.matches(inRules, e.IsDir()) || exclude.matches(name, e.IsDir()))
 		full := filepath.Join(root, filepath.FromSlash(name))
-		ignored = ignored || exclude.matches(name, e.IsDir()) || o.Skip != nil && o.Skip(full)
-		if hidden || e.Name() == ".git" || ignored {
+		if hidden || e.Name() == ".git" || ignored || o.Skip != nil && o.Skip(full) {
 			if e.IsDir() {
 				return fs.SkipDir
 			}
@@ -126,7 +124,7 @@ func walk(ctx context.Context, root string, o *Options, yield func(string, error
 			}
 			return nil
 		}
-		if len(include) > 0 && !include.matches(name, false) || e.Type() == fs.ModeSymlink {
+		if len(include) > 0 && !include.covers(name) || e.Type() == fs.ModeSymlink {
 			return nil
 		}
 		if !e.Type().IsRegular() {
@@ -144,86 +142,4 @@ func walk(ctx context.Context, root string, o *Options, yield func(string, error
 	if err != nil && more {
 		yield("", err)
 	}
-}
-
-// ignore is a list of patterns; the last that matches decides.
-type ignore []pattern
-
-type pattern struct {
-	re     *regexp.Regexp
-	keep   bool // begins with !
-	dirs   bool // ends with /
-	within string
-}
-
-// patterns compiles lines in the syntax of gitignore(5) for a directory. A line that cannot be
-// compiled matches nothing.
-func patterns(dir string, lines []string) ignore {
-	var list ignore
-	for _, line := range lines {
-		line = strings.TrimRight(line, " \t\r")
-		if line == "" || strings.HasPrefix(line, "#") {
-			continue
-		}
-		p := pattern{within: dir}
-		line, p.keep = strings.CutPrefix(line, "!")
-		line, p.dirs = strings.CutSuffix(line, "/")
-		anchored := strings.Contains(line, "/")
-		line = strings.TrimPrefix(line, "/")
-		var re strings.Builder
-		re.WriteString("^")
-		if !anchored {
-			re.WriteString("(?:.*/)?")
-		}
-		for i := 0; i < len(line); i++ {
-			switch rest := line[i:]; {
-			case strings.HasPrefix(rest, "**/"):
-				re.WriteString("(?:.*/)?")
-				i += 2
-			case strings.HasPrefix(rest, "**"):
-				re.WriteString(".*")
-				i++
-			case line[i] == '*':
-				re.WriteString("[^/]*")
-			case line[i] == '?':
-				re.WriteString("[^/]")
-			case line[i] == '[' && strings.Contains(rest, "]"):
-				end := i + strings.Index(rest, "]")
-				class := strings.ReplaceAll(line[i+1:end], `\`, `\\`)
-				if after, ok := strings.CutPrefix(class, "!"); ok {
-					class = "^" + after
-				}
-				re.WriteString("[" + class + "]")
-				i = end
-			case line[i] == '\\' && i+1 < len(line):
-				i++
-				re.WriteString(regexp.QuoteMeta(line[i : i+1]))
-			default:
-				re.WriteString(regexp.QuoteMeta(line[i : i+1]))
-			}
-		}
-		re.WriteString("$")
-		var err error
-		if p.re, err = regexp.Compile(re.String()); err == nil {
-			list = append(list, p)
-		}
-	}
-	return list
-}
-
-func (l ignore) matches(name string, dir bool) bool {
-	matched := false
-	for _, p := range l {
-		rel := name
-		if p.within != "" && p.within != "." {
-			var below bool
-			if rel, below = strings.CutPrefix(name, p.within+"/"); !below {
-				continue
-			}
-		}
-		if (!p.dirs || dir) && p.re.MatchString(rel) {
-			matched = !p.keep
-		}
-	}
-	return matched
 }
