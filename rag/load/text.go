@@ -30,7 +30,8 @@ func marked(b []byte) encoding.Encoding {
 }
 
 // decode detects the encoding of a text: a byte order mark, UTF-8, or UTF-16, which its zero bytes
-// reveal. Anything else is read as Windows-1252, the most common other encoding on the web.
+// reveal. Anything else is UTF-8 with damage or Windows-1252, the most common other encoding on the
+// web, whichever has fewer places that no such text has.
 func decode(b []byte) (string, error) {
 	if enc := marked(b); enc != nil {
 		return decodeWide(b, enc)
@@ -53,11 +54,64 @@ func decode(b []byte) (string, error) {
 		}
 		return "", fmt.Errorf("%w: binary, zero byte at offset %d", ErrUnsupported, bytes.IndexByte(b, 0))
 	}
-	if utf8.Valid(b) {
-		return newlines(string(b)), nil
+	if bad, good := sequences(b); bad <= good {
+		return newlines(repaired(b)), nil
 	}
 	out, err := charmap.Windows1252.NewDecoder().Bytes(b)
 	return newlines(string(out)), err
+}
+
+// sequences counts the places where a text is not UTF-8, and its characters of several bytes. A
+// letter of Windows-1252, such as é, is bad, because ASCII follows it. A character of several bytes
+// would be a pair like Ã© in Windows-1252, which few texts have. A character that the end cuts off
+// is neither.
+func sequences(b []byte) (bad, good int) {
+	for len(b) > 0 {
+		if b[0] < utf8.RuneSelf {
+			b = b[1:]
+			continue
+		}
+		r, n := utf8.DecodeRune(b)
+		if r == utf8.RuneError && n == 1 {
+			if n = broken(b); n == 1 || n < len(b) {
+				bad++
+			}
+		} else {
+			good++
+		}
+		b = b[n:]
+	}
+	return bad, good
+}
+
+// broken returns the length of the broken character that b begins with: the longest part that could
+// be the beginning of a character, such as at the end of a file that was cut.
+func broken(b []byte) int {
+	n := 1
+	for n < min(len(b), utf8.UTFMax) && !utf8.FullRune(b[:n]) {
+		n++
+	}
+	if n > 1 && utf8.FullRune(b[:n]) { // the last byte does not continue it
+		n--
+	}
+	return n
+}
+
+// repaired returns a text in UTF-8 with U+FFFD in place of each broken character.
+func repaired(b []byte) string {
+	if utf8.Valid(b) {
+		return string(b)
+	}
+	var text strings.Builder
+	for len(b) > 0 {
+		r, n := utf8.DecodeRune(b)
+		if r == utf8.RuneError && n == 1 {
+			n = broken(b)
+		}
+		text.WriteRune(r)
+		b = b[n:]
+	}
+	return text.String()
 }
 
 // decodeWide decodes UTF-16 or UTF-32. No text has zero characters, so they mean that the file is
