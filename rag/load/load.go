@@ -41,9 +41,13 @@ type Document struct {
 // in the text is an offset in the file.
 func (d *Document) Exact() bool { return d.exact }
 
-// Line returns the line of the file, from 1, at an offset in the text. For converted formats, such
-// as HTML, PDF and files of Office programs, it is the line of the text.
+// Line returns the line of the file, from 1, at an offset in the text. Of a row it is the line at
+// which the row begins. For converted formats, such as HTML, PDF and files of Office programs, it
+// is the line of the text.
 func (d *Document) Line(offset int) int {
+	if d.Row > 0 {
+		return d.line + 1
+	}
 	return d.line + 1 + strings.Count(d.Text[:min(max(offset, 0), len(d.Text))], "\n")
 }
 

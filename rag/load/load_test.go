@@ -356,3 +356,22 @@ func TestRealDocuments(t *testing.T) {
 		}
 	}
 }
+
+// Newlines of the text of a row are no lines of the file, or lines of the same row.
+func TestLinesOfRows(t *testing.T) {
+	for _, tt := range []struct{ name, content string }{
+		{"a.jsonl", "{\"text\":\"one\\ntwo\\nthree\"}\n\n{\"text\":\"four\\nfive\"}\n{\"a\":1,\"b\":2}\n"},
+		{"a.csv", "text,n\n\"one\ntwo\",1\nfour,2\n"},
+		{"b.csv", "a,b\n1,2\n\"3\n\",4\n5,6\n"},
+	} {
+		var lines []int
+		docs, _ := read(t, tt.name, tt.content, nil)
+		for _, d := range docs {
+			lines = append(lines, d.Line(0), d.Line(len(d.Text)))
+		}
+		want := map[string][]int{"a.jsonl": {1, 1, 3, 3, 4, 4}, "a.csv": {2, 2, 4, 4}, "b.csv": {2, 2, 3, 3, 5, 5}}[tt.name]
+		if !cmp.Equal(lines, want) {
+			t.Errorf("%s: %v, want %v", tt.name, lines, want)
+		}
+	}
+}
