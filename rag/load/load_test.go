@@ -69,6 +69,10 @@ func TestFormats(t *testing.T) {
 		{"csv", "a.csv", "id,text,year\n1,hello,2020\n\"2\",\"multi\nline\",2021\n", []Document{
 			{Format: "csv", Row: 1, Text: "hello", Metadata: map[string]any{"id": "1", "year": "2020"}},
 			{Format: "csv", Row: 2, Text: "multi\nline", Metadata: map[string]any{"id": "2", "year": "2021"}}}},
+		{"equal columns", "a.csv", "n,n,,,n_2,n\n1,2,3,4,5,6\n", []Document{{Format: "csv", Row: 1, Text: "n: 1\nn_3: 2\nn_2: 5\nn_4: 6\n",
+			Metadata: map[string]any{"n": "1", "n_2": "5", "n_3": "2", "n_4": "6"}}}},
+		{"equal columns of text", "a.csv", "text,text\na,b\n", []Document{{Format: "csv", Row: 1, Text: "a", Metadata: map[string]any{"text_2": "b"}}}},
+		{"equal keys", "a.jsonl", `{"a":1,"b":2,"a":3}`, []Document{{Format: "jsonl", Row: 1, Text: "a: 3\nb: 2\n", Metadata: map[string]any{"a": int64(3), "b": int64(2)}}}},
 		{"semicolons", "a.csv", "name;city\nAnn;Bonn\n", []Document{{Format: "csv", Row: 1, Text: "name: Ann\ncity: Bonn\n", Metadata: map[string]any{"name": "Ann", "city": "Bonn"}}}},
 		{"tabs", "a.tsv", "text\tn\nx,y\t1\n", []Document{{Format: "csv", Row: 1, Text: "x,y", Metadata: map[string]any{"n": "1"}}}},
 		{"jsonl", "a.jsonl", `{"content":"c","n":12345678901234567,"f":1.5,"l":["x",null],"m":{"k":true},"title":"T"}` + "\n\n" + `{"a":1}`, []Document{

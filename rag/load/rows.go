@@ -91,7 +91,7 @@ func (r *reader) csv(text string, tabs bool) bool {
 			return r.yield(nil, &SkipError{Source: r.source, Row: row, Err: fmt.Errorf("%w: %w", ErrBroken, err)})
 		}
 		if row == 0 {
-			names = record
+			names = distinct(record)
 			continue
 		}
 		line, _ := dec.FieldPos(0)
@@ -106,6 +106,27 @@ func (r *reader) csv(text string, tabs bool) bool {
 			return false
 		}
 	}
+}
+
+// distinct numbers the columns that repeat a name: n, n_2, n_3. pandas keeps them too, as n.1 and
+// n.2, which in metadata would be parts of n.
+func distinct(columns []string) []string {
+	taken := map[string]bool{}
+	for _, name := range columns {
+		taken[name] = true
+	}
+	names, seen := make([]string, len(columns)), map[string]bool{}
+	for i, column := range columns {
+		name := column
+		for n := 2; column != "" && seen[name]; n++ {
+			if next := fmt.Sprintf("%s_%d", column, n); !taken[next] {
+				name = next
+				taken[name] = true
+			}
+		}
+		names[i], seen[name] = name, true
+	}
+	return names
 }
 
 func (r *reader) jsonl(text string) bool {
@@ -128,7 +149,8 @@ func (r *reader) jsonl(text string) bool {
 	return true
 }
 
-// object decodes one JSON object; names is the order of its fields.
+// object decodes one JSON object; names is the order of its fields. Of fields with the same name,
+// the last one counts.
 func object(s string) (fields map[string]any, names []string, err error) {
 	dec := json.NewDecoder(strings.NewReader(s))
 	dec.UseNumber()
@@ -146,7 +168,9 @@ func object(s string) (fields map[string]any, names []string, err error) {
 			return nil, nil, fmt.Errorf("%w: %w", ErrBroken, err)
 		}
 		name, _ := key.(string)
-		names = append(names, name)
+		if _, again := fields[name]; !again {
+			names = append(names, name)
+		}
 		fields[name] = numbers(v)
 	}
 	if _, err := dec.Token(); err != nil {
