@@ -134,7 +134,7 @@ func cut(text string, fits func(string) bool) string {
 }
 
 // SourceOf names the source of a chunk: its file with line or page, as Learn and caches record it,
-// or its id.
+// or its id. A file of pages has no lines: beside a line, the page is a field of the file's own.
 func SourceOf(c Chunk) string {
 	file, _ := c.Metadata[FieldSourceFile].(string)
 	if file == "" {
@@ -143,11 +143,11 @@ func SourceOf(c Chunk) string {
 	if file == "" {
 		return c.ID
 	}
-	if page, ok := c.Metadata[FieldPage].(int64); ok && page > 0 {
-		return fmt.Sprintf("%s, page %d", file, page)
-	}
 	if line, ok := c.Metadata[FieldLineNumber].(int64); ok && line > 0 {
 		return fmt.Sprintf("%s:%d", file, line)
+	}
+	if page, ok := c.Metadata[FieldPage].(int64); ok && page > 0 {
+		return fmt.Sprintf("%s, page %d", file, page)
 	}
 	return file
 }

@@ -421,6 +421,24 @@ func TestOnAnotherStore(t *testing.T) {
 	}
 }
 
+func TestSourceOf(t *testing.T) {
+	for _, tt := range []struct {
+		want string
+		meta db.Metadata
+	}{
+		{"id", nil},
+		{"id", db.Metadata{FieldPage: int64(3)}},
+		{"a.pdf, page 3", db.Metadata{FieldSourceFile: "a.pdf", FieldPage: int64(3)}},
+		{"a.md:7", db.Metadata{FieldSourceFile: "a.md", FieldLineNumber: int64(7)}},
+		{"a.md:7", db.Metadata{FieldSourceFile: "a.md", FieldLineNumber: int64(7), FieldPage: int64(3)}}, // of its front matter
+		{"a.md", db.Metadata{FieldSource: "a.md"}},
+	} {
+		if got := SourceOf(Chunk{ID: "id", Metadata: tt.meta}); got != tt.want {
+			t.Errorf("%v: %q", tt.meta, got)
+		}
+	}
+}
+
 func TestBuildContext(t *testing.T) {
 	chunks := []Chunk{
 		{ID: "a", Text: "one two three"}, {ID: "b", Text: " two three "}, {ID: "c", Text: "four", Metadata: db.Metadata{FieldSourceFile: "f.pdf", FieldPage: int64(2)}},
