@@ -344,8 +344,11 @@ func (c *Config) field(name string) reflect.Value {
 	return v
 }
 
-// Get returns the value in effect of a key, or nil if it has neither a value nor a default. The
-// error names the nearest known key.
+// overlapKey is the key whose value 0, no overlap, is negative in a Config.
+const overlapKey = "chunk_overlap"
+
+// Get returns the value in effect of a key, as in the file, or nil if it has neither a value nor a
+// default. The error names the nearest known key.
 func (c *Config) Get(name string) (any, error) {
 	k, err := lookup(name)
 	if err != nil {
@@ -355,6 +358,9 @@ func (c *Config) Get(name string) (any, error) {
 		return c.Embedding.ProviderConfig[setting], nil
 	}
 	v := c.field(name)
+	if name == overlapKey && c.ChunkOverlap < 0 {
+		return 0, nil
+	}
 	if v.Kind() == reflect.Pointer {
 		if v.IsNil() {
 			return k.Schema.Default, nil
@@ -397,7 +403,7 @@ func (c *Config) Set(name string, value any) error {
 	if err := k.check(value); err != nil {
 		return err
 	}
-	if name == "chunk_overlap" && fmt.Sprint(value) == "0" { // 0 is the default in Go, and no overlap for people
+	if name == overlapKey && fmt.Sprint(value) == "0" { // 0 is the default in Go
 		value = -1
 	}
 	b, err := json.Marshal(value) // the widest conversion between kinds of numbers

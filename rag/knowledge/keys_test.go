@@ -100,7 +100,8 @@ func TestSetKey(t *testing.T) {
 		{"separators", 1, nil, `separators: 1: want a list of texts`},
 		{"chat_url", "http://localhost:1", "http://localhost:1", ""},
 		{"chat_url", "localhost", nil, `chat_url: "localhost": want a URL that begins with http:// or https://`},
-		{"chunk_overlap", "0", -1, ""},
+		{"chunk_overlap", "0", 0, ""},
+		{"chunk_overlap", "-3", 0, ""},
 		{"embedding.normalize", "false", false, ""},
 		{"embedding.normalize", "perhaps", nil, `embedding.normalize: "perhaps": want true or false`},
 		{"embedding.provider_config.api_base", "http://localhost:1", "http://localhost:1", ""},
@@ -254,7 +255,7 @@ func TestConfigure(t *testing.T) {
 		if tt.want == "" && err == nil {
 			for name, value := range set {
 				have, _ := got.Get(name)
-				if b, _ := json.Marshal(have); name != "chunk_overlap" && string(b) != shown(value) {
+				if b, _ := json.Marshal(have); string(b) != shown(value) {
 					t.Errorf("%s is %s", name, b)
 				}
 			}
