@@ -146,25 +146,6 @@ func Plain(question string) string {
 	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), " ")
 }
 
-// Wanted is Plain without the clauses that a query excludes, for an encoder of texts: to it, an
-// excluded word is one more word. signed is the first clause with a + or -, or empty.
-func Wanted(query string) (wanted, signed string) {
-	a := &Analyzer{name: "none"} // every language divides texts into the same tokens
-	var kept []string
-	for _, c := range a.Parse(query).Clauses {
-		if c.Occur != MustNot {
-			kept = append(kept, c.Raw)
-		}
-		if sign := map[Occur]string{Must: "+", MustNot: "-"}[c.Occur]; signed == "" && sign != "" {
-			signed = sign + c.Raw
-		}
-	}
-	if signed == "" {
-		return Plain(query), ""
-	}
-	return Plain(strings.Join(kept, " ")), signed
-}
-
 // Question is Plain within the limits of [Analyzer.Query], for questions of any length: a text that
 // is pasted as a question has thousands of words. Of a question beyond the limits it keeps the
 // first words, each once, and cuts words of more than MaxPhrase characters into pieces.

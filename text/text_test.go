@@ -339,21 +339,6 @@ func TestPlain(t *testing.T) {
 	}
 }
 
-func TestWanted(t *testing.T) {
-	for query, want := range map[string][2]string{
-		"":                               {"", ""},
-		"durable “writes” a-b -- c*":     {"durable writes a-b c", ""},
-		"fruit -banana":                  {"fruit", "-banana"},
-		`+ripe fruit -"green banana" -x`: {"ripe fruit", "+ripe"},
-		"-banana":                        {"", "-banana"},
-		"fruit - banana":                 {"fruit banana", ""},
-	} {
-		if wanted, signed := Wanted(query); wanted != want[0] || signed != want[1] {
-			t.Errorf("%q: %q, %q, want %q", query, wanted, signed, want)
-		}
-	}
-}
-
 // Parse reads the result of Plain as words, whatever the question.
 func TestPlainHasNoSyntax(t *testing.T) {
 	a := analyzer(t, "none")

@@ -22,6 +22,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/rag/embed"
@@ -336,9 +338,12 @@ func (c *Collection) fits(ctx context.Context, docs []*db.Document, pin bool) er
 }
 
 // Ask gives a query by text, without another target, the vector of its text, so that the collection
-// is searched by vectors, and by words as well if it has a text index. Words that the text excludes
-// are not in the vector; without a text index a word can be neither excluded nor required, which is
-// an error. Ask leaves other queries, and queries of collections that are not pinned, as they are.
+// is searched by vectors, and by words as well if it has a text index. It leaves other queries, and
+// queries of collections that are not pinned, as they are.
+//
+// The vector is of the words that the query wants: excluded words restrict the answer alone. Only a
+// text index can require or exclude words. Without one, a + or - before a letter or a quotation
+// mark gives an error that matches db.ErrInvalid; other signs, as in "-5 degrees", mean nothing.
 func (c *Collection) Ask(ctx context.Context, q db.Query) (db.Query, error) {
 	if q.Near != nil || strings.TrimSpace(q.Text) == "" {
 		return q, nil
@@ -351,23 +356,61 @@ func (c *Collection) Ask(ctx context.Context, q db.Query) (db.Query, error) {
 	if err != nil {
 		return q, err
 	}
-	question, signed := text.Wanted(q.Text)
-	switch {
-	case signed != "" && info.Schema.Text == nil:
-		return q, fmt.Errorf("vectorize: %w: %q in the text: collection %q has no %w, and a vector neither requires nor excludes words",
-			db.ErrInvalid, signed, info.Name, db.ErrTextIndex)
-	case signed != "" && question == "": // it only excludes
+	question := q.Text
+	if info.Schema.Text == nil {
+		if word := signed(q.Text); word != "" {
+			return q, fmt.Errorf("%w: the query has %.40q, but collection %q has no %w: "+
+				"only with one are words required (+) or excluded (-)", db.ErrInvalid, word, info.Name, db.ErrTextIndex)
+		}
+		q.Text = ""
+	} else if question = wanted(q.Text); question == "" {
 		return q, nil
 	}
-	question = cmp.Or(question, q.Text)
-	vec, err := embed.Queries(e).Embed(ctx, question)
+	vec, err := embed.Queries(e).Embed(ctx, cmp.Or(text.Plain(question), question))
 	if err != nil {
 		return q, fmt.Errorf("vectorize: embed the question: %w", err)
 	}
-	if q.Near = db.Vector(vec); info.Schema.Text == nil {
-		q.Text = ""
-	}
+	q.Near = db.Vector(vec)
 	return q, nil
+}
+
+// clauses returns the words and phrases of a query, in any language.
+func clauses(query string) []text.Clause {
+	var a text.Analyzer
+	return a.Parse(query).Clauses
+}
+
+// signed returns the first word or phrase that a query means to require or to exclude, or "". A
+// sign before anything but a letter or a quotation mark may be part of a plain question.
+func signed(query string) string {
+	for _, c := range clauses(query) {
+		if first, _ := utf8.DecodeRuneInString(c.Raw); c.Occur == text.Should || !c.Quoted && !unicode.IsLetter(first) {
+			continue
+		}
+		word := c.Raw
+		if c.Quoted {
+			word = `"` + word + `"`
+		}
+		if c.Occur == text.Must {
+			return "+" + word
+		}
+		return "-" + word
+	}
+	return ""
+}
+
+// wanted returns a query without the words that it excludes.
+func wanted(query string) string {
+	all := clauses(query)
+	kept := slices.DeleteFunc(slices.Clone(all), func(c text.Clause) bool { return c.Occur == text.MustNot })
+	if len(kept) == len(all) {
+		return query
+	}
+	words := make([]string, len(kept))
+	for i, c := range kept {
+		words[i] = c.Raw
+	}
+	return strings.Join(words, " ")
 }
 
 // fill returns copies of documents, with vectors.

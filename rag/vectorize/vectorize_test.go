@@ -117,15 +117,6 @@ func TestWritesAndAsks(t *testing.T) {
 			if hybrid := r.Hits[0].Legs != nil; hybrid != (index != nil) {
 				t.Errorf("legs: %v", r.Hits[0].Legs)
 			}
-			for _, query := range []string{"animals -cats", "-cats", "+animals"} {
-				r, err := c.Search(t.Context(), db.Query{Text: query, K: 1})
-				if refused := errors.Is(err, db.ErrInvalid) && errors.Is(err, db.ErrTextIndex); refused != (index == nil) {
-					t.Errorf("%s: %+v, %v", query, r, err)
-				}
-			}
-			if got := l.heard(); index != nil && got != "animals|animals" || index == nil && got != "" {
-				t.Errorf("queries with signs were embedded as %q", got)
-			}
 			changed := "Locomotives run on rails."
 			if err := c.Patch(t.Context(), db.Patch{ID: "dog", Text: &changed}); err != nil || l.heard() != changed {
 				t.Error(err)
@@ -159,6 +150,46 @@ func TestWritesAndAsks(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// TestSigns embeds what a query wants, and refuses signs that nothing obeys.
+func TestSigns(t *testing.T) {
+	for _, tt := range []struct {
+		query          string
+		words, vectors string // what is embedded with a text index, and without
+		refused        string // what the error without a text index quotes
+	}{
+		{query: "fruit -banana", words: "fruit", refused: "-banana"},
+		{query: "+ripe fruit", words: "ripe fruit", refused: "+ripe"},
+		{query: `fruit -"ripe banana" tree*`, words: "fruit tree", refused: `-\"ripe banana\"`},
+		{query: "-banana", refused: "-banana"},
+		{query: "what is -5 degrees", words: "what is degrees", vectors: "what is 5 degrees"},
+		{query: "what does --force do", words: "what does do", vectors: "what does force do"},
+		{query: "e-mail - or c++ ?", words: "e-mail or c++ ?", vectors: "e-mail or c++ ?"},
+	} {
+		for _, index := range []*db.TextIndex{nil, {}} {
+			t.Run(fmt.Sprint(tt.query, index != nil), func(t *testing.T) {
+				l := newLab(t, nil)
+				c := l.open("notes", db.Schema{Text: index})
+				if err := c.Pin(t.Context(), model); err != nil {
+					t.Fatal(err)
+				}
+				q, err := c.Ask(t.Context(), db.Query{Text: tt.query})
+				heard, want := l.heard(), tt.vectors
+				if index != nil {
+					want = tt.words
+				} else if tt.refused != "" {
+					if !errors.Is(err, db.ErrInvalid) || !strings.Contains(err.Error(), tt.refused) || heard != "" {
+						t.Errorf("%v, embedded %q", err, heard)
+					}
+					return
+				}
+				if err != nil || heard != want || (q.Near != nil) != (want != "") || (q.Text != "") != (index != nil) {
+					t.Errorf("%v, embedded %q: %+v", err, heard, q)
+				}
+			})
+		}
 	}
 }
 
