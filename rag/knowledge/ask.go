@@ -335,7 +335,7 @@ func weights(provider string) (vector, text float64) {
 }
 
 // marker is the number or the bullet of an item in a list.
-var marker = regexp.MustCompile(`^\s*(?:\d+[.)]|[-*•])\s+`)
+var marker = regexp.MustCompile(`^\s*(?:\d{1,2}[.)]|[-*•])\s+`)
 
 // lines returns the lines of a model's list, at most n, without numbers and bullets.
 func lines(text string, n int) []string {

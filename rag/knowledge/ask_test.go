@@ -511,8 +511,8 @@ func BenchmarkQuery(b *testing.B) {
 }
 
 func TestLines(t *testing.T) {
-	list := "1. 2024 budget figures\n2) 3D printing methods?\n\n- 100 metre sprint\n* -5 degrees\n• last\nno marker\n1.5 litres\n"
-	want := []string{"2024 budget figures", "3D printing methods?", "100 metre sprint", "-5 degrees", "last", "no marker", "1.5 litres"}
+	list := "1. 2024 budget figures\n2) 3D printing methods?\n\n- 100 metre sprint\n* -5 degrees\n• last\n2024. What then?\nno marker\n1.5 litres\n"
+	want := []string{"2024 budget figures", "3D printing methods?", "100 metre sprint", "-5 degrees", "last", "2024. What then?", "no marker", "1.5 litres"}
 	if got := lines(list, 10); !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}

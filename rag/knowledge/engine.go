@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -291,12 +292,22 @@ func (e *Engine) readBy(ctx context.Context, name string, open openFunc) (*reade
 		if err == nil {
 			return r, nil
 		}
-		// Reembed may have switched to another index; then open that index instead.
 		again, changed := e.Config(name)
-		if changed != nil || again.Index == c.Index {
+		switch {
+		case errors.Is(changed, ErrNotFound): // Clean has removed the base
+			return nil, changed
+		case changed == nil && again.Index != c.Index: // Reembed has switched to another index
+			c = again
+			continue
+		}
+		if errors.Is(err, ErrNotFound) {
 			return nil, err
 		}
-		c = again
+		// Clean removes the database before the configuration.
+		if _, gone := os.Stat(e.database(c)); errors.Is(gone, fs.ErrNotExist) {
+			return nil, fmt.Errorf("%w: base %q is being removed", ErrNotFound, name)
+		}
+		return nil, err
 	}
 }
 
@@ -489,8 +500,9 @@ func (e *Engine) Clean(name string) error {
 		return fmt.Errorf("knowledge: clean %q: %w", name, err)
 	}
 	for _, entry := range entries {
-		if _, ok := generation(entry.Name()); ok {
-			if err := removeIndex(filepath.Join(e.dir(name), entry.Name())); err != nil {
+		index := strings.TrimSuffix(entry.Name(), removedSuffix)
+		if _, ok := generation(index); ok {
+			if err := removeIndex(filepath.Join(e.dir(name), index)); err != nil {
 				return fmt.Errorf("knowledge: clean %q: %w", name, err)
 			}
 		}
@@ -514,7 +526,7 @@ func (e *Engine) isPart(path string) bool {
 	if err != nil {
 		return false
 	}
-	part := filepath.Base(path)
+	part := strings.TrimSuffix(filepath.Base(path), removedSuffix)
 	if _, ok := generation(part); !ok && part != lockName && !slices.Contains(baseParts, part) {
 		return false
 	}
@@ -543,8 +555,16 @@ func (e *Engine) forget(name string, all bool) {
 	maps.DeleteFunc(e.embedders, func(k embedderKey, _ embed.Embedder) bool { return k.base == name })
 }
 
-// removeIndex removes a database, unless it is in use.
+// removedSuffix marks databases that are being removed.
+const removedSuffix = ".removed"
+
+// removeIndex removes a database, unless it is in use. The database loses its name first, so that a
+// reader that fails to open it can tell that it is gone. What an interrupted call has left is
+// removed too.
 func removeIndex(dir string) error {
+	if err := os.RemoveAll(dir + removedSuffix); err != nil {
+		return err
+	}
 	if _, err := os.Stat(dir); err != nil {
 		return nil
 	}
@@ -555,5 +575,8 @@ func removeIndex(dir string) error {
 	if err == nil {
 		_ = vdb.Close() // it is removed next
 	}
-	return os.RemoveAll(dir)
+	if err := os.Rename(dir, dir+removedSuffix); err != nil {
+		return err
+	}
+	return os.RemoveAll(dir + removedSuffix)
 }

@@ -665,6 +665,52 @@ func TestCleanLeavesOpenBases(t *testing.T) {
 	}
 }
 
+// TestQueryDuringClean opens a base whose database vanishes while it is opened.
+func TestQueryDuringClean(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		remove func(*fixture) error
+	}{
+		{"the base", func(f *fixture) error { return f.Clean("b") }},
+		{"the database alone", func(f *fixture) error { return removeIndex(f.database(Config{Name: "b"})) }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := newFixture(t)
+			f.write("a.txt", "Apples are red.")
+			f.learn("b", counted)
+			_, err := f.readBy(t.Context(), "b", func(context.Context, string) (*db.DB, func() error, error) {
+				if err := tt.remove(f); err != nil {
+					t.Error(err)
+				}
+				return nil, nil, fmt.Errorf("%w: seg/00000001.vec: no such file", db.ErrCorrupt)
+			})
+			if !errors.Is(err, ErrNotFound) || errors.Is(err, db.ErrCorrupt) {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestInterruptedClean removes what an earlier Clean has left.
+func TestInterruptedClean(t *testing.T) {
+	f := newFixture(t)
+	f.write("a.txt", "Apples are red.")
+	f.learn("b", counted)
+	index := f.database(Config{Name: "b"})
+	if err := os.Rename(index, index+removedSuffix); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Query(t.Context(), "b", "red?", QueryOptions{}); !errors.Is(err, ErrNotFound) {
+		t.Error(err)
+	}
+	if err := f.Clean("b"); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(f.dir("b")); !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
+	}
+}
+
 // BenchmarkLearnUnchanged learns 1,000 files that have not changed.
 func BenchmarkLearnUnchanged(b *testing.B) {
 	f := newFixture(b)

@@ -67,8 +67,9 @@ func (e *Engine) sweep(c Config) {
 		return
 	}
 	for _, entry := range entries {
-		if n, ok := generation(entry.Name()); ok && n < now {
-			if err := removeIndex(filepath.Join(e.dir(c.Name), entry.Name())); err != nil {
+		index := strings.TrimSuffix(entry.Name(), removedSuffix)
+		if n, ok := generation(index); ok && n < now {
+			if err := removeIndex(filepath.Join(e.dir(c.Name), index)); err != nil {
 				e.opts.Logger.Debug("a replaced database stays for now", "dir", entry.Name(), "error", err)
 			}
 		}
