@@ -215,6 +215,34 @@ func TestInterrupted(t *testing.T) {
 	f.expect(f.learn("b", nil), Report{Files: 1, Chunks: 1, Embedded: 1})
 }
 
+// Fields of a file whose names chunks need are kept under others.
+func TestFieldsOfTheSameName(t *testing.T) {
+	f := newFixture(t)
+	f.write("a.md", "---\nformat: A4\noffset: [1, 2]\npage: 3\ntitle: Cats\nown_row: 1\nheader: top\n---\n# Head\n\nCats purr.\n")
+	f.write("b.jsonl", `{"text": "Dogs bark.", "row": 7, "own_row": 8, "source_file": "x"}`+"\n"+`{"text": "Cows moo.", "row": 7, "line_number": {"a": 1}}`+"\n")
+	f.learn("b", counted)
+	for _, tt := range []struct {
+		where filter.Expr
+		want  map[string]any
+	}{
+		{filter.Eq("own_format", "A4"), map[string]any{"format": "markdown", "own_offset": []any{int64(1), int64(2)}, "page": int64(3), "title": "Cats",
+			"own_title": nil, "own_row": int64(1), "own_header": "top"}},
+		{filter.Eq("own_source_file", "x"), map[string]any{"row": int64(1), "own_row": int64(8)}},
+		{filter.Eq("own_row", 7), map[string]any{"row": int64(2), "own_line_number": map[string]any{"a": int64(1)}}},
+	} {
+		chunks := f.query("animals", QueryOptions{Where: tt.where}).Chunks
+		if len(chunks) != 1 {
+			t.Errorf("%v: %d chunks", tt.where, len(chunks))
+			continue
+		}
+		for field, want := range tt.want {
+			if got := chunks[0].Metadata[field]; !cmp.Equal(got, want) {
+				t.Errorf("%v: %s is %v, want %v", tt.where, field, got, want)
+			}
+		}
+	}
+}
+
 // TestLargeFiles skips them before they are read.
 func TestLargeFiles(t *testing.T) {
 	f := newFixture(t)

@@ -848,30 +848,41 @@ func storable(d db.Document) error {
 // rowField is the metadata field with the row of a chunk in its file, from 1.
 const rowField = "row"
 
-// metadata describes the position of a chunk in its document.
+// ownPrefix begins the name under which a chunk has a field of its file whose name Learn uses.
+const ownPrefix = "own_"
+
+// metadata has the fields of a document and the position of a chunk in it. A field of the document
+// whose name the position takes is kept under another name.
 func metadata(id string, doc *load.Document, c split.Chunk, index int) db.Metadata {
 	m := db.Metadata(maps.Clone(doc.Metadata))
 	if m == nil {
 		m = db.Metadata{}
 	}
-	m[rag.FieldSourceFile] = id
-	m[rag.FieldFormat] = string(doc.Format)
-	m[rag.FieldChunkIndex] = int64(index)
-	m[rag.FieldChunkLength] = int64(len(c.Text))
-	m[rag.FieldOffset] = int64(doc.Base + c.Offset)
+	set := func(field string, value any) {
+		own, taken := doc.Metadata[field]
+		if _, other := doc.Metadata[ownPrefix+field]; taken && !other && own != value {
+			m[ownPrefix+field] = own
+		}
+		m[field] = value
+	}
+	set(rag.FieldSourceFile, id)
+	set(rag.FieldFormat, string(doc.Format))
+	set(rag.FieldChunkIndex, int64(index))
+	set(rag.FieldChunkLength, int64(len(c.Text)))
+	set(rag.FieldOffset, int64(doc.Base+c.Offset))
 	if page := doc.Page(c.Offset); page > 0 {
-		m[rag.FieldPage] = int64(page)
+		set(rag.FieldPage, int64(page))
 	} else {
-		m[rag.FieldLineNumber] = int64(doc.Line(c.Offset))
+		set(rag.FieldLineNumber, int64(doc.Line(c.Offset)))
 	}
 	if doc.Row > 0 {
-		m[rowField] = int64(doc.Row)
+		set(rowField, int64(doc.Row))
 	}
 	if c.Header != "" {
-		m[rag.FieldHeader] = c.Header
+		set(rag.FieldHeader, c.Header)
 	}
 	if doc.Title != "" {
-		m[rag.FieldTitle] = doc.Title
+		set(rag.FieldTitle, doc.Title)
 	}
 	return m
 }
