@@ -911,33 +911,34 @@ func (l *learner) embed(files []change) ([]change, error) {
 	if !refused(err) {
 		return files, err
 	}
-	if len(files) > 1 {
-		half := len(files) / 2
-		first, err := l.embed(files[:half:half])
-		if err != nil {
-			return nil, err
-		}
-		rest, err := l.embed(files[half:])
-		return append(first, rest...), err
-	}
-	// The same answers tell that a key or a setting is wrong. Then any text is refused, also one
-	// that no cache has.
+	// The same answers tell of a wrong key or setting, and of a broken server. Then any text is
+	// refused, also one that no cache has.
 	if _, other := l.embedder.Embed(l.ctx, rand.Text()); other != nil {
-		return nil, fmt.Errorf("%s: %w", files[0].id, err)
+		return nil, err
 	}
-	l.skip(files[0].id, err)
-	return nil, nil
+	if len(files) == 1 {
+		l.skip(files[0].id, err)
+		return nil, nil
+	}
+	half := len(files) / 2
+	first, err := l.embed(files[:half:half])
+	if err != nil {
+		return nil, err
+	}
+	rest, err := l.embed(files[half:])
+	return append(first, rest...), err
 }
 
 // refused reports whether a provider answered that it does not embed some texts, for example
-// because one is too long.
+// because one is too long. Some servers call that an error of their own.
 func refused(err error) bool {
 	var e *embed.Error
 	if !errors.As(err, &e) {
 		return false
 	}
 	switch e.Status {
-	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
+	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity,
+		http.StatusInternalServerError:
 		return true
 	}
 	return false

@@ -121,7 +121,10 @@ func TestTextsThatTheProviderRefuses(t *testing.T) {
 		{http.StatusUnprocessableEntity, false, false},
 		{http.StatusBadRequest, true, true}, // as for a wrong key
 		{http.StatusUnauthorized, false, true},
-		{http.StatusInternalServerError, false, true},
+		{http.StatusTooManyRequests, false, true},
+		{http.StatusInternalServerError, false, false},
+		{http.StatusInternalServerError, true, true},
+		{http.StatusServiceUnavailable, false, true},
 	} {
 		f := newFixture(t)
 		c := &choosy{status: tt.status}
