@@ -89,9 +89,11 @@ func NewAnalysis(collection string, t *TextIndex) (*Analysis, error) {
 			return nil, document.Invalidf("collection %q: text field %q is no path, or given twice", collection, f)
 		}
 	}
-	if !(a.Params.K1 >= 0 && a.Params.K1 <= 100 && a.Params.B >= 0 && a.Params.B <= 1) {
-		return nil, document.Invalidf("collection %q: k1 = %v is outside 0..100 or b = %v outside 0..1", collection,
-			a.Params.K1, a.Params.B)
+	if k1 := a.Params.K1; !(k1 >= 0 && k1 <= 100) {
+		return nil, document.Invalidf("collection %q: k1 = %v is outside 0..100", collection, k1)
+	}
+	if b := a.Params.B; !(b >= 0 && b <= 1) {
+		return nil, document.Invalidf("collection %q: b = %v is outside 0..1", collection, b)
 	}
 	sum := sha256.Sum256([]byte(a.Analyzer.ID() + "\x00" + strings.Join(a.fields, "\x00")))
 	copy(a.id[:], sum[:])

@@ -73,8 +73,16 @@ func Extensions(e *knowledge.Engine, opts *Options) []server.Extension {
 		"GET /bases/{name}/conversations":         s.conversations,
 		"DELETE /bases/{name}/conversations/{id}": s.forget,
 	} {
+		paged := strings.Contains(pattern, "/files") // these read their parameters themselves
 		s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-			if err := handle(w, r); err != nil {
+			var err error
+			if !paged {
+				err = rest.NoParameters(r)
+			}
+			if err == nil {
+				err = handle(w, r)
+			}
+			if err != nil {
 				s.fail(w, r, err)
 			}
 		})
@@ -276,9 +284,6 @@ func unknown(key string, fields ...string) error {
 // object reads a body that is a JSON object.
 func (s *service) object(w http.ResponseWriter, r *http.Request,
 	member func(key string, v *docjson.Reader) error) error {
-	if err := rest.NoParameters(r); err != nil {
-		return err
-	}
 	body, err := rest.Body(w, r, s.opts.Body, s.opts.Time)
 	if err != nil {
 		return err

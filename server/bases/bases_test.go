@@ -217,6 +217,8 @@ func TestBases(t *testing.T) {
 		{reader, 404, "GET", "/bases/pets/files/none.md", "", `Base 'pets' has no file 'none.md'`},
 		{reader, 404, "GET", "/bases/none/files/none.md", "", `Base 'none' not found`},
 		{reader, 400, "GET", "/bases/pets/files/none.md?offset=-1", "", `offset: want an integer of 0 or more`},
+		{reader, 400, "GET", "/bases?x=1", "", `unknown parameter \\"x\\"`},
+		{writer, 400, "DELETE", "/bases/pets?dry_run=1", "", `unknown parameter \\"dry_run\\"`},
 		{reader, 200, "GET", "/bases/pets/unread", "", `^{"count":0,"unread":\[\]}`},
 
 		{reader, 200, "GET", "/bases/pets/config", "", `{"name":"top_k","schema":{.*?},"changes":"at once","asker":true,"remote":true,"value":1}`},
