@@ -1122,12 +1122,17 @@ func TestPlanned(t *testing.T) {
 func TestWidths(t *testing.T) {
 	for _, c := range []struct{ rows, k, low, high int }{
 		{500, 10, 500, 600}, {10_000, 10, 1400, lastEF}, {100_000, 10, 1400, lastEF}, {340_000, 10, 3000, 3400},
-		{1_000_000, 10, 3500, largestEF}, {50_000_000, 10, 3500, largestEF}, {100_000, 1000, 3500, 4000},
+		{1_000_000, 100, 3500, largestEF}, {50_000_000, 10, 3500, largestEF}, {1_000_000, 300, 8000, deepestEF}, {100_000, 1000, 3500, 4000},
 	} {
 		b := &builder{Graph: &Graph{head: header{ident: codes.Ident{Rows: c.rows}}}}
 		efs := b.widths(c.k)
 		if last := efs[len(efs)-1]; last < c.low || last > c.high || efs[0] < c.k {
 			t.Errorf("%d rows, k = %d: beams of %d to %d rows, want %d to %d at most", c.rows, c.k, efs[0], last, c.low, c.high)
 		}
+	}
+	b := &builder{Graph: &Graph{head: header{ident: codes.Ident{Rows: 1_000_000}}}}
+	efs := b.widths(300)
+	if got, want := efs[len(efs)-4:], []int{3162, 3831, 5623, 8254}; !slices.Equal(got, want) {
+		t.Errorf("the widest beams for 300 results of 1,000,000 rows have %v rows, want %v", got, want)
 	}
 }

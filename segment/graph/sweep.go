@@ -8,17 +8,19 @@ import (
 // Parameters of a sweep.
 const (
 	firstEF     = 10
-	lastEF      = 1500  // for 1,000 results and for many rows more: see widths
-	lastShare   = 100   // of many rows, one in this many
-	largestEF   = 4000  // but not more than this
-	perDecade   = 12    // beam widths per factor of ten
-	enough      = 0.998 // recall at which a sweep ends
-	nearly      = 0.9   // recall below which one search measures all wider beams
-	mostVain    = 3     // rounds that bring only levels not worth while, after which it ends too
-	moreRatios  = 2     // stopping ratios to measure for each ef beyond those that made a difference
-	fewerRatios = 4     // and below, where easy trials are inferred
-	leastEasy   = 12    // a kind with fewer easy trials has all of them walked
-	sampleEvery = 4     // otherwise one in this many
+	lastEF      = 1500   // for 1,000 results and for many rows more: see widths
+	lastShare   = 100    // of many rows, one in this many
+	largestEF   = 4000   // but not more than this,
+	deepestEF   = 10_000 // or than this for the columns of more than 100 results
+	perDecade   = 12     // beam widths per factor of ten
+	denseEF     = 3500   // and above, every other one: walks of wide beams take long
+	enough      = 0.998  // recall at which a sweep ends
+	nearly      = 0.9    // recall below which one search measures all wider beams
+	mostVain    = 3      // rounds that bring only levels not worth while, after which it ends too
+	moreRatios  = 2      // stopping ratios to measure for each ef beyond those that made a difference
+	fewerRatios = 4      // and below, where easy trials are inferred
+	leastEasy   = 12     // a kind with fewer easy trials has all of them walked
+	sampleEvery = 4      // otherwise one in this many
 )
 
 // stopRatios are the stopping ratios tried during calibration, in ascending order.
@@ -67,13 +69,20 @@ func (b *builder) newSweep(trials []trial, columns []int, score scoreFunc) *swee
 
 // widths returns the beam widths to measure for k results.
 func (b *builder) widths(k int) (efs []int) {
-	for i := 0; ; i++ {
+	most := largestEF
+	if k > calibrated[always-1] {
+		most = deepestEF
+	}
+	for i, step := 0, 1; ; i += step {
 		ef := int(firstEF * math.Pow(10, float64(i)/perDecade))
-		if ef > max(lastEF, min(b.Len()/lastShare, largestEF), 4*k) || len(efs) > 0 && efs[len(efs)-1] >= b.Len() {
+		if ef > max(lastEF, min(b.Len()/lastShare, most), 4*k) || len(efs) > 0 && efs[len(efs)-1] >= b.Len() {
 			return efs
 		}
 		if ef >= k {
 			efs = append(efs, ef)
+		}
+		if ef > denseEF {
+			step = 2
 		}
 	}
 }

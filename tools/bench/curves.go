@@ -11,6 +11,7 @@ import (
 
 const (
 	curveRows  = 10_000 // of the smallest database
+	curveK     = 1000   // most results of a query
 	curveExact = 100    // queries that are timed with an exact answer
 	curveStep  = 2.5    // most by which one recall asked may be slower than the one before
 	curveLogs  = 2      // most by which time may grow faster than the logarithm of the rows
@@ -19,15 +20,18 @@ const (
 var curveAsked = []float64{0.8, 0.9, 0.95, 0.98, 0.99, 0.995}
 
 // curvesFigure measures one caller over the recall asked and over the number of rows, which grows by
-// the square root of ten from curveRows on.
+// the square root of ten.
 func curvesFigure(e *env, r *report) error {
 	r.Title = fmt.Sprintf("Speed over the recall asked and over rows, %d dimensions", e.dims)
-	r.note("One caller, k = 10, ids as answer, default options, compacted databases of the same made rows, like synth768 of another dimension; %d held-out queries, %d of them with an exact answer. Medians over the rounds, in which all settings take turns.", synthQueries, curveExact)
+	if e.k != truthK {
+		r.Figure += fmt.Sprintf("-k%d", e.k)
+	}
+	r.note("One caller, k = %d, ids as answer, default options, compacted databases of the same made rows, like synth768 of another dimension; %d held-out queries, %d of them with an exact answer. Medians over the rounds, in which all settings take turns.", e.k, synthQueries, curveExact)
 	m := newSynth(e.dims)
 	queries := m.rows(e.curve, synthQueries)
 	var first, last []float64
 	rows := 0
-	for n := float64(curveRows); int(n) <= e.curve; n *= math.Sqrt(10) {
+	for n := float64(e.curveFrom); int(n) <= e.curve; n *= math.Sqrt(10) {
 		rows = int(math.Round(n))
 		us, err := e.curveOf(r, m, queries, rows)
 		if err != nil {
@@ -37,9 +41,12 @@ func curvesFigure(e *env, r *report) error {
 			first = us
 		}
 	}
-	logs := math.Log(float64(rows)) / math.Log(curveRows)
+	if rows == e.curveFrom {
+		return nil
+	}
+	logs := math.Log(float64(rows)) / math.Log(float64(e.curveFrom))
 	for i, want := range curveAsked {
-		r.atMost(fmt.Sprintf("recall %v asked: time of %d rows, of %d, of the ratio of their logarithms", want, rows, curveRows), curveLogs, last[i]/first[i]/logs)
+		r.atMost(fmt.Sprintf("recall %v asked: time of %d rows, of %d, of the ratio of their logarithms", want, rows, e.curveFrom), curveLogs, last[i]/first[i]/logs)
 	}
 	return nil
 }
@@ -63,7 +70,7 @@ func (e *env) curveOf(r *report, m *synthModel, queries matrix, rows int) (us []
 			return err
 		}
 		ask := func(i int, how db.Accuracy) (*db.Result, error) {
-			return c.Search(ctx, db.Query{Near: db.Vector(queries.row(i)), K: truthK, Accuracy: how, Select: db.IDsOnly})
+			return c.Search(ctx, db.Query{Near: db.Vector(queries.row(i)), K: e.k, Accuracy: how, Select: db.IDsOnly})
 		}
 		truth := make([]*db.Result, queries.rows())
 		for i := range truth {
@@ -90,7 +97,7 @@ func (e *env) curveOf(r *report, m *synthModel, queries matrix, rows int) (us []
 					}
 					spent += time.Since(t)
 					for _, h := range got.Hits {
-						if h.Score >= truth[q].Hits[truthK-1].Score {
+						if h.Score >= truth[q].Hits[e.k-1].Score {
 							found[i]++
 						}
 					}
@@ -109,7 +116,7 @@ func (e *env) curveOf(r *report, m *synthModel, queries matrix, rows int) (us []
 			}
 			us = append(us, median(times[i]))
 			r.add(measurement{Set: set, Who: "vecbolt", How: how, Value: 1e6 / us[i], Unit: "queries/s", Detail: map[string]float64{
-				"recall found": float64(found[i]) / float64(truthK*n), "answered exactly, %": 100 * float64(exact[i]) / float64(n)}})
+				"recall found": float64(found[i]) / float64(e.k*n), "answered exactly, %": 100 * float64(exact[i]) / float64(n)}})
 		}
 		worst := 0.0
 		for i := 1; i < len(curveAsked); i++ {

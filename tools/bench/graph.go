@@ -20,6 +20,7 @@ import (
 const (
 	graphQueries = 1000 // the first word vectors are frequent words, which are easy to find
 	graphBatch   = 50   // queries per call of a Python package
+	graphK       = 100  // most results of a query
 	// Larger settings are not asked once this recall is reached. It is above graphRecalls.
 	graphEnough = 0.995
 )
@@ -40,6 +41,9 @@ var (
 )
 
 func graphFigure(e *env, r *report) error {
+	if e.k > graphK {
+		return fmt.Errorf("-k %d: at most %d here", e.k, graphK)
+	}
 	r.Title = fmt.Sprintf("Approximate search, k = %d", e.k)
 	if e.k != truthK {
 		r.Figure += fmt.Sprintf("-k%d", e.k)

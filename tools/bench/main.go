@@ -20,29 +20,30 @@ import (
 
 // env is shared by the figures.
 type env struct {
-	cache    string // generated data and compiled drivers, kept between runs
-	scratch  string // databases of this run, removed at its end
-	shared   string // data that lies beside the repository
-	root     string // of the repository
-	peersDir string
-	python   string // of the encoder figure, with onnxruntime
-	torch    string // of the encoder figure, with sentence-transformers; empty: not measured
-	model    string // directory of the encoder figure
-	peers    []*peer
-	rounds   int
-	budget   time.Duration
-	rows     int           // of the write figures
-	dims     int           // of the steady and the curves figure
-	rate     int           // rows written per second, in the steady figure
-	asked    int           // searches per second in the steady figure; 0: without a pause
-	steady   time.Duration // of writing, in the steady figure
-	filter   int           // rows of the filter figure
-	curve    int           // most rows of the curves figure
-	judged   string        // directory with judged sets in the layout of BEIR
-	models   string        // directory with sentence encoders, by name
-	sets     []string      // of figures with several; empty: all
-	k        int           // results of a query in the graph figure
-	keep     bool          // indexes of packages of PyPI for later runs
+	cache     string // generated data and compiled drivers, kept between runs
+	scratch   string // databases of this run, removed at its end
+	shared    string // data that lies beside the repository
+	root      string // of the repository
+	peersDir  string
+	python    string // of the encoder figure, with onnxruntime
+	torch     string // of the encoder figure, with sentence-transformers; empty: not measured
+	model     string // directory of the encoder figure
+	peers     []*peer
+	rounds    int
+	budget    time.Duration
+	rows      int           // of the write figures
+	dims      int           // of the steady and the curves figure
+	rate      int           // rows written per second, in the steady figure
+	asked     int           // searches per second in the steady figure; 0: without a pause
+	steady    time.Duration // of writing, in the steady figure
+	filter    int           // rows of the filter figure
+	curve     int           // most rows of the curves figure
+	curveFrom int           // fewest rows of it
+	judged    string        // directory with judged sets in the layout of BEIR
+	models    string        // directory with sentence encoders, by name
+	sets      []string      // of figures with several; empty: all
+	k         int           // results of a query in the graph figure
+	keep      bool          // indexes of packages of PyPI for later runs
 }
 
 func (e *env) logf(format string, a ...any) {
@@ -94,12 +95,13 @@ func run() error {
 	flag.DurationVar(&e.steady, "steady", 45*time.Second, "time of writing in the steady figure, at least a second")
 	flag.IntVar(&e.filter, "filter-rows", 1_000_000, "rows of the filter figure")
 	flag.IntVar(&e.curve, "curve-rows", 1_000_000, "most rows of the curves figure, 10,000 or more")
+	flag.IntVar(&e.curveFrom, "curve-from", curveRows, "fewest rows of the curves figure, 10,000 or more")
 	flag.StringVar(&e.python, "python", "python3", "Python of the encoder figure, with numpy, onnx, onnxruntime and tokenizers")
 	flag.StringVar(&e.torch, "torch", "", "another Python of the encoder and retrieval figures, with sentence-transformers and PyTorch; empty: they are not measured")
 	flag.StringVar(&e.model, "model", "", "directory of the encoder figure's model, all-MiniLM-L6-v2")
 	flag.StringVar(&e.judged, "judged", "", "directory with judged sets of the retrieval figure, each in the layout of BEIR")
 	flag.StringVar(&e.models, "models", "", "directory with sentence encoders of the retrieval figure, each in the layout of Hugging Face")
-	flag.IntVar(&e.k, "k", truthK, "results of a query in the graph figure, at most 100")
+	flag.IntVar(&e.k, "k", truthK, "results of a query in the graph figure, at most 100, and in the curves figure, at most 1,000")
 	flag.BoolVar(&e.keep, "keep", false, "keep the indexes of hnswlib, SymphonyQG and FAISS from PyPI in the cache, for later runs of the graph figure")
 	sets := flag.String("sets", "", "sets of the scan, batch, graph and filtered figures, separated by commas, or paths of directories with base.fvecs and query.fvecs, compared by cosine; empty: all")
 	flag.Parse()
@@ -110,11 +112,12 @@ func run() error {
 		return fmt.Errorf("unexpected argument %q", flag.Arg(0))
 	}
 	e.rounds = min(max(e.rounds, 1), truthQueries/3)
-	e.k = min(max(e.k, 1), 100)
+	e.k = min(max(e.k, 1), curveK)
 	e.rows = min(max(e.rows, 2000), synthRows)
 	e.dims, e.rate, e.steady = min(max(e.dims, 1), 4096), min(max(e.rate, 10), 100_000), max(e.steady, time.Second)
 
 	e.curve = max(e.curve, curveRows)
+	e.curveFrom = min(max(e.curveFrom, curveRows), e.curve)
 
 	var err error
 	if e.peers, err = choosePeers(*peers); err != nil {
