@@ -134,7 +134,8 @@ func cut(text string, fits func(string) bool) string {
 }
 
 // SourceOf names the source of a chunk: its file with line or page, as Learn and caches record it,
-// or its id. A file of pages has no lines: beside a line, the page is a field of the file's own.
+// or its id. Files of pages have no lines: if a chunk has a line, its page is only a field of the
+// file, such as front matter.
 func SourceOf(c Chunk) string {
 	file, _ := c.Metadata[FieldSourceFile].(string)
 	if file == "" {

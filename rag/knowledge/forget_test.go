@@ -103,7 +103,7 @@ func TestUnreadableDirectory(t *testing.T) {
 	f.expect(f.learn("b", nil), Report{Files: 3, Chunks: 3, Skipped: 3})
 }
 
-// A base is no document, where ever its workspace lies.
+// TestWorkspaceIsNotLearnt: a run does not read the files of a base, wherever the workspace lies.
 func TestWorkspaceIsNotLearnt(t *testing.T) {
 	for _, tt := range []struct {
 		workspace string

@@ -911,8 +911,8 @@ func (l *learner) embed(files []change) ([]change, error) {
 	if !refused(err) {
 		return files, err
 	}
-	// The same answers tell of a wrong key or setting, and of a broken server. Then any text is
-	// refused, also one that no cache has.
+	// A wrong key or setting, or a broken server, gives the same answer to every text. So try
+	// another one, which no cache has.
 	if _, other := l.embedder.Embed(l.ctx, rand.Text()); other != nil {
 		return nil, err
 	}

@@ -12,7 +12,8 @@ import (
 	"github.com/vecbolt/vecbolt/rag/embed"
 )
 
-// What the database cannot store is reported like what cannot be read, and stands in nobody's way.
+// TestDocumentsThatCannotBeStored: they are reported like files that cannot be read, and all others
+// are learnt.
 func TestDocumentsThatCannotBeStored(t *testing.T) {
 	const text = "Dogs bark."
 	matter := func(yaml string) string { return "---\n" + yaml + "\n---\n" + text }
@@ -86,7 +87,7 @@ func TestRowsThatCannotBeStored(t *testing.T) {
 	}
 }
 
-// choosy is a provider that answers like a server that has a limit, or that knows nobody.
+// choosy is a provider that refuses long texts, or all texts as with a wrong key.
 type choosy struct {
 	embed.Embedder
 	status int

@@ -16,8 +16,8 @@ import (
 // ignoreFiles are files of patterns that exclude paths in their directory and below it.
 var ignoreFiles = []string{".gitignore", ".vecboltignore"}
 
-// readIgnore appends the patterns of the files in a directory to a list. name is the directory as
-// the names to match begin.
+// readIgnore appends the patterns of the files in a directory to a list. name is the path of the
+// directory as the names to match have it.
 func readIgnore(list ignore, dir, name string) (ignore, error) {
 	list = slices.Clip(list)
 	for _, file := range ignoreFiles {

@@ -361,7 +361,8 @@ func TestRealDocuments(t *testing.T) {
 	}
 }
 
-// Newlines of the text of a row are no lines of the file, or lines of the same row.
+// TestLinesOfRows: a chunk of a row has the line at which the row begins, whatever lines its text
+// has.
 func TestLinesOfRows(t *testing.T) {
 	for _, tt := range []struct{ name, content string }{
 		{"a.jsonl", "{\"text\":\"one\\ntwo\\nthree\"}\n\n{\"text\":\"four\\nfive\"}\n{\"a\":1,\"b\":2}\n"},

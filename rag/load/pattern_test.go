@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// What patterns exclude is what git excludes.
+// TestPatternsLikeGit: patterns exclude the files that git excludes.
 func TestPatternsLikeGit(t *testing.T) {
 	git, err := exec.LookPath("git")
 	if err != nil || runtime.GOOS != "linux" {

@@ -30,8 +30,8 @@ func marked(b []byte) encoding.Encoding {
 }
 
 // decode detects the encoding of a text: a byte order mark, UTF-8, or UTF-16, which its zero bytes
-// reveal. Anything else is UTF-8 with damage or Windows-1252, the most common other encoding on the
-// web, whichever has fewer places that no such text has.
+// reveal. Anything else is Windows-1252, the most common other encoding on the web, or damaged
+// UTF-8 if it has at least as many characters of several bytes as places that are invalid.
 func decode(b []byte) (string, error) {
 	if enc := marked(b); enc != nil {
 		return decodeWide(b, enc)

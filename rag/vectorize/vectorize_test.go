@@ -153,7 +153,8 @@ func TestWritesAndAsks(t *testing.T) {
 	}
 }
 
-// TestSigns embeds what a query wants, and refuses signs that nothing obeys.
+// TestSigns: excluded words are not embedded, and without a text index signs before words are
+// refused.
 func TestSigns(t *testing.T) {
 	for _, tt := range []struct {
 		query          string
