@@ -329,9 +329,9 @@ func (c *Collection) DeleteFunc(ctx context.Context, where filter.Expr,
 	if del == nil {
 		return 0, c.wrap("delete", invalidf("no function decides what to delete"))
 	}
-	return c.deleteMatches(ctx, where, func(store *meta.Store, v *engine.View, where filter.Expr) (ids []string,
-		err error) {
-		return ids, match.Visit(ctx, store, v, where, func(stored []byte) error {
+	return c.deleteMatches(ctx, where, func(store *meta.Store, v *engine.View, where filter.Expr) ([]string, error) {
+		var ids []string
+		err := match.Visit(ctx, store, v, where, func(stored []byte) error {
 			var d Document
 			if err := d.decode(stored, WithText|WithMetadata); err != nil {
 				return err
@@ -346,6 +346,7 @@ func (c *Collection) DeleteFunc(ctx context.Context, where filter.Expr,
 			}
 			return err
 		})
+		return ids, err
 	})
 }
 

@@ -214,7 +214,10 @@ func Visit(ctx context.Context, store *meta.Store, v *engine.View, where filter.
 				return err
 			}
 			for _, b := range docs {
-				if err := cmp.Or(ctx.Err(), fn(b)); err != nil {
+				if err := ctx.Err(); err != nil {
+					return err
+				}
+				if err := fn(b); err != nil {
 					return err
 				}
 			}
