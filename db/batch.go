@@ -79,9 +79,9 @@ func (b *Batch) Len() int { return len(b.ops) }
 // Size returns the bytes of the writes, of which a batch has at most MaxBatchLen.
 func (b *Batch) Size() int { return b.len }
 
-// Err returns the error of the first invalid write, or nil. A batch of its own thus tells
-// whether a document can be stored, but for what depends on the collection: the dimension
-// of its vectors, and for Insert and Patch the ids that it has.
+// Err returns the error of the first invalid write, or nil. So a document can be checked
+// before it is written, in a batch of its own. What depends on the collection is checked by
+// Apply: the dimension of vectors, and for Insert and Patch whether the id exists.
 func (b *Batch) Err() error { return b.err }
 
 // IDs returns the ids of the writes in order, including the ids generated for documents

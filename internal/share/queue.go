@@ -6,9 +6,10 @@ import (
 	"time"
 )
 
-// maxQueued is how many bytes wait for a process that does not read, behind what is being sent,
-// unless a single frame has more. Beyond them the connection is closed, and the process joins
-// again: the leader waits for no follower. Requests of a follower wait for room instead. Tests
+// maxQueued bounds the bytes of the frames that wait in a queue, so that a process that does not
+// read cannot fill the memory of the leader. Frames that are being sent do not count, and one
+// larger frame may wait alone. A leader closes the connection when a queue is full, because it
+// waits for no follower; the follower joins again. Requests of a follower wait for room. Tests
 // change it.
 var maxQueued = 256 << 20
 

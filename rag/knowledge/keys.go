@@ -163,7 +163,7 @@ var keys = allKeys(Defaults(""))
 const mostChunks = 1_000_000
 
 // mostWeight is the limit of a weight in db.Fusion.
-var mostWeight = 1e6
+const mostWeight = 1e6
 
 func allKeys(d Config) []Key {
 	number := func(kind string, least float64, most *float64, std any, about string) *embed.Schema {
@@ -174,11 +174,12 @@ func allKeys(d Config) []Key {
 	integer := func(least float64, std any, about string) *embed.Schema {
 		return number("integer", least, nil, std, about)
 	}
-	upTo := func(most float64, std any, about string) *embed.Schema {
-		return number("integer", 0, &most, std, about)
+	upTo := func(kind string, most float64, std any, about string) *embed.Schema {
+		return number(kind, 0, &most, std, about)
 	}
+	chunks := func(std any, about string) *embed.Schema { return upTo("integer", mostChunks, std, about) }
+	weight := func(std any, about string) *embed.Schema { return upTo("number", mostWeight, std, about) }
 	share := func(std any, about string) *embed.Schema { return number("number", 0, one, std, about) }
-	weight := func(std any, about string) *embed.Schema { return number("number", 0, &mostWeight, std, about) }
 	some := func(std any, about string) *embed.Schema { return number("number", 0, nil, std, about) }
 	text := func(std, about string, values ...string) *embed.Schema {
 		s := &embed.Schema{Type: "string", Enum: values, Description: about}
@@ -211,17 +212,17 @@ func allKeys(d Config) []Key {
 		{"topic_threshold", cosine, nextLearn, false},
 		{"language", text("english", "language of the texts, for the text index; none: of no language"), atOnce, false},
 
-		{"top_k", upTo(mostChunks, 5, "number of chunks in an answer"), atOnce, true},
+		{"top_k", chunks(5, "number of chunks in an answer"), atOnce, true},
 		{"threshold", &embed.Schema{Type: "number", Description: "least score of a chunk, on the scale of the strategy; default: none"}, atOnce, true},
 		{"strategy", text(auto, "how to search; auto: hybrid with a text index, otherwise dense", auto, "dense", "text", "hybrid", "hyde", "multi-query", "mmr"), atOnce, true},
 		{"fusion", text("convex", "strategy hybrid: how both rankings become one", "convex", "rrf"), atOnce, true},
 		{"vector_weight", weight(0, "strategy hybrid: weight of the ranking by vectors; both weights 0: for convex 0.8 and 0.2 with a sentence encoder, 0.7 and 0.3 with a static model, else the default of the fusion"), atOnce, true},
 		{"text_weight", weight(0, "strategy hybrid: weight of the ranking by words"), atOnce, true},
-		{"fusion_depth", upTo(mostChunks, 0, "strategy hybrid: chunks of each ranking that are fused; 0: the default of the fusion"), atOnce, true},
+		{"fusion_depth", chunks(0, "strategy hybrid: chunks of each ranking that are fused; 0: the default of the fusion"), atOnce, true},
 		{"diversity", share(0.5, "strategy mmr: 1 is relevance alone, towards 0 chunks differ more"), atOnce, true},
 		{"rewrites", number("integer", 0, ten(), 3, "strategy multi-query: other ways to put the question"), atOnce, true},
 		{"reranker", text("none", "what orders the chunks found again", "none", "lexical", "mmr", "cross-encoder", "cohere", "tei"), atOnce, true},
-		{"candidates", upTo(mostChunks, 0, "chunks that the reranker gets; 0: four times top_k"), atOnce, true},
+		{"candidates", chunks(0, "chunks that the reranker gets; 0: four times top_k"), atOnce, true},
 		{"rerank_weight", share(0.5, "reranker lexical: share of the words in the score; reranker mmr: share of the relevance, 0.7 by default"), atOnce, true},
 		{"rerank_model", text("", "reranker cross-encoder: directory of the model; reranker cohere: name of the model"), atOnce, false},
 		{"rerank_url", url("reranker cohere or tei: URL of the service"), atOnce, false},

@@ -567,7 +567,8 @@ func (l *learner) skip(file string, err error) {
 	l.unread(file, []any{reason})
 }
 
-// reasonOf returns an error as text. Errors of the system have names as they are.
+// reasonOf returns an error as UTF-8: errors of the system contain names of files, which may be
+// none.
 func reasonOf(err error) string { return strings.ToValidUTF8(err.Error(), "\uFFFD") }
 
 // printable returns the name of a file with escapes if it is not UTF-8 or has control characters.

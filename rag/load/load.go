@@ -138,8 +138,7 @@ type Options struct {
 	// Include, if not empty, restricts a directory to files that match one of the patterns. Exclude
 	// leaves out files and directories. Patterns have the syntax of .gitignore.
 	Include, Exclude []string
-	// Skip, if set, reports whether a file or directory is left out of a directory, or the
-	// directory itself.
+	// Skip, if set, reports whether a file or a directory is left out, with all below it.
 	Skip func(path string) bool
 	// Hidden includes files and directories whose names begin with a dot.
 	Hidden bool

@@ -158,8 +158,8 @@ func TestWritesAndAsks(t *testing.T) {
 func TestSigns(t *testing.T) {
 	for _, tt := range []struct {
 		query          string
-		words, vectors string // what is embedded with a text index, and without
-		refused        string // what the error without a text index quotes
+		words, vectors string // the text that is embedded if there is a text index, and if there is none
+		refused        string // the word that the error names if there is none
 	}{
 		{query: "fruit -banana", words: "fruit", refused: "-banana"},
 		{query: "+ripe fruit", words: "ripe fruit", refused: "+ripe"},

@@ -13,7 +13,7 @@ const (
 	largestEF   = 4000   // but not more than this,
 	deepestEF   = 10_000 // or than this for the columns of more than 100 results
 	perDecade   = 12     // beam widths per factor of ten
-	denseEF     = 3500   // and above, every other one: walks of wide beams take long
+	denseEF     = 3500   // above it, only every other width is measured, because wide walks take long
 	enough      = 0.998  // recall at which a sweep ends
 	nearly      = 0.9    // recall below which one search measures all wider beams
 	mostVain    = 3      // rounds that bring only levels not worth while, after which it ends too
