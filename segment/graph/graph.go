@@ -32,6 +32,7 @@ type Graph struct {
 	entryPoints []uint32
 	over        []uint32
 	levels      [len(calibrated)][]level
+	whole       [len(calibrated)][]wholeBeam // of levels, for searches that are given their beam
 
 	// Of quick nodes.
 	rotation *rotation
@@ -95,14 +96,16 @@ func Parse(b []byte, ident codes.Ident, with *codes.Codes) (*Graph, error) {
 	}
 	at := geo.levels
 	for i, n := range h.levels {
+		var levels []level
 		for range n {
 			l, err := decodeLevel(b[at:][:h.levelSize])
 			if err != nil {
 				return nil, corrupt(at, "%v", err)
 			}
-			g.levels[i] = append(g.levels[i], l)
+			levels = append(levels, l)
 			at += h.levelSize
 		}
+		g.setLevels(i, levels)
 	}
 	return g, nil
 }

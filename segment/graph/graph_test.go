@@ -691,7 +691,10 @@ func TestSetting(t *testing.T) {
 		{three, 99, 100, 0}, {three, 449, 300, 0.5}, {three, 450, 300, 0.9375},
 		{all, 450, 300, 0.75}, {all, 1999, 1000, 0.875}, {all, 2000, 500, 0.96875},
 	} {
-		g := &Graph{levels: c.levels}
+		g := new(Graph)
+		for i, levels := range c.levels {
+			g.setLevels(i, levels)
+		}
 		if got := g.Recall(c.ef, c.k); got != c.want {
 			t.Errorf("effort %d has recall %g of %d, want %g", c.ef, got, c.k, c.want)
 		}
@@ -726,6 +729,9 @@ func TestSetting(t *testing.T) {
 	}
 	if s, ok := g.Setting(0.75, 10, true); s.Within != 0 || s.EF != 100 || !ok {
 		t.Errorf("under a filter: %+v, %v", s, ok)
+	}
+	for i, levels := range g.levels {
+		g.setLevels(i, levels)
 	}
 	if got := g.Recall(99, 10); got != 0 {
 		t.Errorf("a level of two stages tells a recall of %g for ef 99", got)

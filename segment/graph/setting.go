@@ -1,9 +1,11 @@
 package graph
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 )
@@ -286,15 +288,47 @@ func (g *Graph) Covers(recall float64, k, allowed int) bool {
 	return ok && among <= calibrated[g.columns()-1]
 }
 
+// A wholeBeam is a beam width with the recall of searches that expand the whole beam.
+type wholeBeam struct {
+	ef     int
+	recall float32
+}
+
+// wholeBeams returns the beams of some levels, narrowest first: each has a higher recall than all
+// narrower ones.
+func wholeBeams(levels []level) []wholeBeam {
+	var all, kept []wholeBeam
+	for _, l := range levels {
+		all = append(all, wholeBeam{l.ef, l.whole})
+	}
+	slices.SortFunc(all, func(a, b wholeBeam) int { return cmp.Or(a.ef-b.ef, cmp.Compare(b.recall, a.recall)) })
+	recall := float32(0)
+	for _, b := range all {
+		if b.recall > recall {
+			kept, recall = append(kept, b), b.recall
+		}
+	}
+	return kept
+}
+
+// setLevels sets the levels of a column of the calibration.
+func (g *Graph) setLevels(column int, levels []level) {
+	g.levels[column], g.whole[column] = levels, wholeBeams(levels)
+}
+
 // Recall returns the measured recall of searches for k results with a beam width of at most ef, of
 // one stage and without early stopping. It is 0 if nothing is known.
 func (g *Graph) Recall(ef, k int) float64 {
 	i, times := g.column(k)
+	if ef < k {
+		return 0
+	}
 	recall := float32(0)
-	for _, l := range g.levels[i] {
-		if l.whole > recall && l.setting(k, times).EF <= ef {
-			recall = l.whole
+	for _, b := range g.whole[i] {
+		if float64(b.ef)*times > float64(ef) {
+			break
 		}
+		recall = b.recall
 	}
 	return float64(recall)
 }
