@@ -20,21 +20,56 @@ var ignoreFiles = []string{".gitignore", ".vecboltignore"}
 // directory as the names to match have it.
 func readIgnore(list ignore, dir, name string) (ignore, error) {
 	list = slices.Clip(list)
+	var err error
 	for _, file := range ignoreFiles {
-		b, err := vfs.ReadFile(filepath.Join(dir, file))
-		switch {
-		case err == nil:
-			list = append(list, patterns(name, strings.Split(strings.TrimPrefix(string(b), mark), "\n"))...)
-		case !errors.Is(err, fs.ErrNotExist) && !errors.As(err, new(*vfs.NotRegularError)):
+		if list, err = readPatterns(list, filepath.Join(dir, file), name); err != nil {
 			return nil, err
 		}
 	}
 	return list, nil
 }
 
-// rulesAbove returns the patterns in the directories above root, up to the top of its repository,
-// and the path of root below the top. Outside of a repository nothing above counts, because no
-// directory tells where to stop.
+// readPatterns appends the patterns of a file to a list, if it exists.
+func readPatterns(list ignore, file, name string) (ignore, error) {
+	b, err := vfs.ReadFile(file)
+	switch {
+	case err == nil:
+		return append(list, patterns(name, strings.Split(strings.TrimPrefix(string(b), mark), "\n"))...), nil
+	case errors.Is(err, fs.ErrNotExist) || errors.As(err, new(*vfs.NotRegularError)):
+		return list, nil
+	}
+	return nil, err
+}
+
+// excludeFile returns the file of the patterns that a repository has for itself and does not track,
+// as gitrepository-layout(5) has it, or "" if none is known. The work trees of a repository share
+// it.
+func excludeFile(top string) string {
+	dir := filepath.Join(top, ".git")
+	if b, err := vfs.ReadFile(dir); err == nil { // of a work tree or a submodule
+		to, ok := strings.CutPrefix(string(b), "gitdir:")
+		if !ok {
+			return ""
+		}
+		dir = inDir(top, to)
+		if b, err := vfs.ReadFile(filepath.Join(dir, "commondir")); err == nil {
+			dir = inDir(dir, string(b))
+		}
+	}
+	return filepath.Join(dir, "info", "exclude")
+}
+
+// inDir returns the path that a file of git names in a directory.
+func inDir(dir, file string) string {
+	if file = filepath.FromSlash(strings.TrimSpace(file)); filepath.IsAbs(file) {
+		return file
+	}
+	return filepath.Join(dir, file)
+}
+
+// rulesAbove returns the patterns of the repository of root: its own ones, and those in the
+// directories above root. below is the path of root in the repository. Outside of a repository
+// nothing above counts, because no directory tells where to stop.
 func rulesAbove(root string) (list ignore, below string, err error) {
 	dir, err := filepath.Abs(root)
 	if err == nil {
@@ -54,6 +89,11 @@ func rulesAbove(root string) (list ignore, below string, err error) {
 		}
 		dir = up
 		dirs = append(dirs, dir)
+	}
+	if file := excludeFile(dir); file != "" {
+		if list, err = readPatterns(nil, file, "."); err != nil {
+			return nil, "", err
+		}
 	}
 	for _, above := range slices.Backward(dirs) {
 		rel, err := filepath.Rel(dir, above)

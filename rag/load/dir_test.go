@@ -82,6 +82,21 @@ func TestRulesAbove(t *testing.T) {
 			t.Errorf("%s: %q from inside", tt.name, got)
 		}
 	}
+	// The rules that a repository keeps for itself come before all others. Work trees share them.
+	for _, git := range [][]string{
+		{"proj/.git/info/exclude=docs/secret.txt\n*.log\n"},
+		{"proj/.git=gitdir: ../main/.git/worktrees/proj\n", "main/.git/worktrees/proj/commondir=../..\n",
+			"main/.git/info/exclude=docs/secret.txt\n*.log\n"},
+		{"proj/.git=gitdir: ../main/.git/modules/proj\n", "main/.git/modules/proj/info/exclude=docs/secret.txt\n*.log\n"},
+	} {
+		dir := tree(t, append(git, "proj/docs/.gitignore=!keep.log\n", "proj/docs/a.txt", "proj/docs/secret.txt",
+			"proj/docs/x.log", "proj/docs/keep.log")...)
+		for at, want := range map[string][]string{"proj": {"docs/a.txt", "docs/keep.log"}, "proj/docs": {"a.txt", "keep.log"}} {
+			if got, skipped := list(t, filepath.Join(dir, filepath.FromSlash(at)), nil); !cmp.Equal(got, want) || skipped != nil {
+				t.Errorf("%s, %s: %q, skipped %q", git[0], at, got, skipped)
+			}
+		}
+	}
 	// A path that is named is read, even if a rule above excludes it.
 	dir := tree(t, ".git/HEAD", ".gitignore=build/\n", "build/a.txt")
 	if got, _ := list(t, filepath.Join(dir, "build"), nil); !cmp.Equal(got, []string{"a.txt"}) {
