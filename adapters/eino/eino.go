@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/cloudwego/eino/components"
@@ -22,7 +23,8 @@ import (
 	"github.com/vecbolt/vecbolt/text"
 )
 
-// Embedder adapts a Vecbolt embedder to eino, whose vectors are float64.
+// Embedder adapts a Vecbolt embedder to eino, whose vectors are float64. It embeds passages; a Store
+// embeds questions as embed.Queries has it.
 func Embedder(e embed.Embedder) embedding.Embedder { return embedder{e} }
 
 type embedder struct{ embed.Embedder }
@@ -48,6 +50,14 @@ func (e embedder) EmbedStrings(ctx context.Context, texts []string, opts ...embe
 		}
 	}
 	return wide, nil
+}
+
+// ofQuestions returns the embedder of questions that belongs to one of passages.
+func ofQuestions(e embedding.Embedder) embedding.Embedder {
+	if own, ok := e.(embedder); ok {
+		return embedder{embed.Queries(own.Embedder)}
+	}
+	return e
 }
 
 // Options tune a Store. The zero value, like nil, is the default.
@@ -117,7 +127,7 @@ func (s *Store) Store(ctx context.Context, docs []*schema.Document, opts ...inde
 	for i, d := range docs {
 		m := db.Metadata(maps.Clone(d.MetaData))
 		maps.DeleteFunc(m, func(key string, _ any) bool { return strings.HasPrefix(key, keyPrefix) && key != keyExtraInfo })
-		if list := append(d.SubIndexes(), o.SubIndexes...); len(list) > 0 {
+		if list := slices.Concat(d.SubIndexes(), o.SubIndexes); len(list) > 0 {
 			if m == nil {
 				m = db.Metadata{}
 			}
@@ -204,7 +214,7 @@ func (s *Store) Retrieve(ctx context.Context, query string, opts ...retriever.Op
 	if err != nil {
 		return nil, fmt.Errorf("eino: %w", err)
 	}
-	vecs, err := embedAll(ctx, o.Embedding, []string{query})
+	vecs, err := embedAll(ctx, ofQuestions(o.Embedding), []string{query})
 	if err != nil {
 		return nil, err
 	}

@@ -114,6 +114,61 @@ func TestStoreAndRetrieve(t *testing.T) {
 	}
 }
 
+// The documents of a call may share an array of names.
+func TestSharedSubIndexes(t *testing.T) {
+	s := newStore(t, nil)
+	names := []string{"a", "b"}
+	one := (&schema.Document{ID: "1", Content: "Cats purr."}).WithSubIndexes(names[:1])
+	two := (&schema.Document{ID: "2", Content: "Dogs bark."}).WithSubIndexes(names[:2])
+	if _, err := s.Store(t.Context(), []*schema.Document{one, two}, indexer.WithSubIndexes([]string{"q"})); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(names, []string{"a", "b"}) {
+		t.Errorf("the caller's names are %q now", names)
+	}
+	for name, want := range map[string][]string{"a": {"1", "2"}, "b": {"2"}, "q": {"1", "2"}} {
+		docs, err := s.Retrieve(t.Context(), "pets", retriever.WithSubIndex(name))
+		got := ids(docs)
+		slices.Sort(got)
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+}
+
+// prompted embeds texts with a prompt, and another one for questions.
+type prompted struct {
+	embed.Embedder
+	prompt string
+	seen   *[]string
+}
+
+func (p prompted) Queries() embed.Embedder { return prompted{p.Embedder, "question: ", p.seen} }
+
+func (p prompted) EmbedBatch(ctx context.Context, texts []string) ([][]float32, error) {
+	for _, t := range texts {
+		*p.seen = append(*p.seen, p.prompt+t)
+	}
+	return p.Embedder.EmbedBatch(ctx, texts)
+}
+
+func TestQuestions(t *testing.T) {
+	var seen []string
+	s, err := eino.New(open(t), eino.Embedder(prompted{trigram(t, 256), "passage: ", &seen}), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Store(t.Context(), []*schema.Document{{ID: "1", Content: "Cats purr."}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Retrieve(t.Context(), "who purrs?"); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"passage: Cats purr.", "question: who purrs?"}; !slices.Equal(seen, want) {
+		t.Errorf("embedded %q, want %q", seen, want)
+	}
+}
+
 type broken struct{ err error }
 
 func (b broken) EmbedStrings(context.Context, []string, ...embedding.Option) ([][]float64, error) {

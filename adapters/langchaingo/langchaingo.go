@@ -126,7 +126,7 @@ func (s *Store) SimilaritySearch(ctx context.Context, query string, numDocuments
 		return nil, fmt.Errorf("langchaingo: %w", err)
 	}
 	c, err := s.vdb.Collection(o.NameSpace)
-	if errors.Is(err, db.ErrNotFound) {
+	if errors.Is(err, db.ErrNotFound) || err == nil && numDocuments == 0 { // for a Query, 0 is the default
 		return []schema.Document{}, nil
 	}
 	if err != nil {

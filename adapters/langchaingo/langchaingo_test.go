@@ -91,6 +91,9 @@ func TestSimilaritySearch(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, docs, err)
 		}
 	}
+	if docs, err := s.SimilaritySearch(t.Context(), "x", 0); err != nil || len(docs) != 0 {
+		t.Errorf("no documents wanted: %v, %v", docs, err)
+	}
 	if _, err := s.SimilaritySearch(t.Context(), "x", 3, vectorstores.WithFilters(7)); err == nil {
 		t.Error("a filter that is none")
 	}
