@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -18,9 +20,10 @@ import (
 // Stdio returns a transport for Server.Run: one message per line, from standard input to standard
 // output or from any other reader to any writer. When the input ends, requests under way are still
 // answered before Run returns; sdk.IOTransport cancels them. A line that is no JSON-RPC message, a
-// batch, a line of more than sdk.DefaultMaxLineLength bytes and a request with the id of one under
-// way are answered with an error, and the session goes on. Each message is written with one call
-// of Write. Run does not close in, and may return while a Read of it still blocks.
+// batch, a line of more than sdk.DefaultMaxLineLength bytes, a request with the id of one under way
+// and one whose id is a number but no integer below 2^53 are answered with an error, and the
+// session goes on. Each message is written with one call of Write. Run does not close in, and may
+// return while a Read of it still blocks.
 func Stdio(in io.Reader, out io.Writer) sdk.Transport {
 	return &stdio{in: in, out: out}
 }
@@ -152,6 +155,9 @@ func (c *stdioConn) accept(line inputLine) (jsonrpc.Message, *jsonrpc.Error) {
 	if value[0] != '{' {
 		return invalid("the line is no object; batches are not supported")
 	}
+	if id := idOf(line.text); isChanged(id) {
+		return invalid("the id %s is no integer below 2^53", id)
+	}
 	msg, err := jsonrpc.DecodeMessage(line.text)
 	if err != nil {
 		return invalid("%v", err)
@@ -175,25 +181,43 @@ func (c *stdioConn) accept(line inputLine) (jsonrpc.Message, *jsonrpc.Error) {
 	return msg, nil
 }
 
+// idOf returns the id of a line as it is written, or nil.
+func idOf(line []byte) json.RawMessage {
+	var sent struct {
+		ID json.RawMessage `json:"id"`
+	}
+	_ = json.Unmarshal(line, &sent) // DecodeMessage has the error
+	return sent.ID
+}
+
+// isChanged reports whether an id is a number that the SDK, which reads numbers as float64, would
+// answer with another one.
+func isChanged(id json.RawMessage) bool {
+	if len(id) == 0 || !strings.ContainsRune("-0123456789", rune(id[0])) {
+		return false
+	}
+	n, err := strconv.ParseInt(string(id), 10, 64)
+	return err != nil || n <= -1<<53 || n >= 1<<53
+}
+
 // reject answers a line with an error. The id is null unless the line has one that no request under
 // way has.
 func (c *stdioConn) reject(why *jsonrpc.Error, line []byte) error {
-	var sent struct {
-		ID any `json:"id"`
-	}
-	_ = json.Unmarshal(line, &sent) // a line without an id has none
-	id, err := jsonrpc.MakeID(sent.ID)
+	sent := idOf(line)
+	var value any
+	_ = json.Unmarshal(sent, &value) // of no id: nil
+	id, err := jsonrpc.MakeID(value)
 	c.mu.Lock()
-	if _, used := c.open[id]; used || err != nil {
-		sent.ID = nil
+	if _, used := c.open[id]; used || err != nil || isChanged(sent) {
+		sent = nil
 	}
 	c.mu.Unlock()
 	// EncodeMessage leaves out an id that is null, which JSON-RPC requires.
 	b, err := json.Marshal(struct {
-		Version string         `json:"jsonrpc"`
-		ID      any            `json:"id"`
-		Error   *jsonrpc.Error `json:"error"`
-	}{"2.0", sent.ID, why})
+		Version string          `json:"jsonrpc"`
+		ID      json.RawMessage `json:"id"`
+		Error   *jsonrpc.Error  `json:"error"`
+	}{"2.0", sent, why})
 	if err != nil {
 		return fmt.Errorf("mcp: %w", err)
 	}

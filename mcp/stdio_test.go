@@ -75,6 +75,11 @@ func TestLinesThatAreNoMessages(t *testing.T) {
 		{`{"id":"x","method":"ping"}`, []string{`"x" -32600`}},
 		{`{"jsonrpc":"2.0","id":true,"method":"ping"}`, []string{"null -32600"}},
 		{`{"jsonrpc":"2.0","id":1,"method":1}`, []string{"1 -32600"}},
+		{`{"jsonrpc":"2.0","id":9007199254740991,"method":"none"}`, []string{"9007199254740991 -32601"}},
+		{`{"jsonrpc":"2.0","id":-9007199254740993,"method":"ping"}`, []string{"null -32600"}},
+		{`{"jsonrpc":"2.0","id":9007199254740993,"method":"ping"}`, []string{"null -32600"}},
+		{`{"jsonrpc":"2.0","id":1.5,"method":"ping"}`, []string{"null -32600"}},
+		{`{"jsonrpc":"2.0","id":99999999999999999999999,"method":"ping"}`, []string{"null -32600"}},
 		{`{"jsonrpc":"2.0","id":1}`, []string{"1 -32600"}},
 		{`{"jsonrpc":"2.0","id":1,"result":{}}`, nil}, // the answer to nothing
 		{`"` + long + `"`, []string{"null -32600"}},

@@ -120,17 +120,14 @@ func (s *Server) createCollection(w http.ResponseWriter, r *http.Request) error 
 	if err != nil {
 		return err
 	}
-	if name == "" {
-		return rest.Errorf(http.StatusBadRequest, noName)
+	if err := s.newName(name); err != nil {
+		return err
 	}
 	if len(given) > 0 {
 		if meta == nil {
 			meta = db.Metadata{}
 		}
 		maps.Copy(meta, given)
-	}
-	if err := s.free(name); err != nil {
-		return err
 	}
 	if _, err := vectorize.Keep(db.CollectionInfo{}, meta); err != nil {
 		return &rest.Error{Status: http.StatusBadRequest, Message: err.Error()}
@@ -141,6 +138,18 @@ func (s *Server) createCollection(w http.ResponseWriter, r *http.Request) error 
 	}
 	w.Header().Set("Location", "collections/"+escape(name)) // relative: the service may be mounted anywhere
 	return answerCollection(w, http.StatusCreated, c)
+}
+
+// newName returns an error for a name that a client cannot give a collection. Clients shorten paths
+// with the segments . and .., escaped or not, before they send them.
+func (s *Server) newName(name string) error {
+	switch name {
+	case "":
+		return rest.Errorf(http.StatusBadRequest, noName)
+	case ".", "..":
+		return rest.Errorf(http.StatusBadRequest, "Invalid 'name': no path can contain '%s'", name)
+	}
+	return s.free(name)
 }
 
 // readIndex reads the name of an index over vectors.
@@ -207,13 +216,10 @@ func (s *Server) renameCollection(w http.ResponseWriter, r *http.Request, c *db.
 		name, err = v.String()
 		return named(key, err)
 	})
-	if err == nil && name == "" {
-		err = rest.Errorf(http.StatusBadRequest, noName)
+	if err == nil {
+		err = s.newName(name)
 	}
 	if err != nil {
-		return err
-	}
-	if err := s.free(name); err != nil {
 		return err
 	}
 	info, err := c.Info()

@@ -197,6 +197,11 @@ func TestCollections(t *testing.T) {
 	s.must(201, "POST", "/collections", `{"name":"other"}`)
 	s.refuses(409, `rename: already exists: collection "other"`, "PATCH", "/collections/a%20b%2Fc", `{"name":"other"}`)
 	s.refuses(400, "Collection name is required", "PATCH", "/collections/other", `{}`)
+	for _, name := range []string{".", ".."} {
+		said := fmt.Sprintf("Invalid 'name': no path can contain '%s'", name)
+		s.refuses(400, said, "PATCH", "/collections/other", fmt.Sprintf(`{"name":%q}`, name))
+		s.refuses(400, said, "POST", "/collections", fmt.Sprintf(`{"name":%q}`, name))
+	}
 	s.expect("renamed", s.must(200, "PATCH", "/collections/other", `{"name":"new"}`)["name"], `"new"`)
 	s.must(404, "GET", "/collections/other", "")
 
