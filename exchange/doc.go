@@ -7,9 +7,9 @@
 //
 // A source distinguishes three kinds of failure. A document that cannot be stored (a vector with
 // NaN, a truncated cache file, an object of JSON with a number as its text) is skipped: the import
-// logs its name and the reason, counts it and continues. A vector of another dimension is a
-// *[db.DimensionError], a file with a broken structure (a line that is not JSON) a *[FormatError]:
-// both end the import. Documents imported before the error stay.
+// logs its name and the reason, counts it and continues. A vector of another dimension matches
+// [db.ErrDimensionMismatch], a file with a broken structure (a line that is not JSON) is a
+// *[FormatError]: both end the import. Documents imported before the error stay.
 //
 // An import keeps the stored parts that its source does not carry: a vector file without texts
 // keeps the stored texts, and a JSONL line without the key "metadata" keeps the metadata.

@@ -10,7 +10,6 @@ import (
 	"math"
 	"reflect"
 	"slices"
-	"sync"
 
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/internal/vfs"
@@ -24,17 +23,20 @@ type ImportOptions struct {
 	// Progress, if set, is called after each batch with the progress towards Source.Total.
 	Progress func(done int64, r Report)
 	// OnSkip, if set, is called with each skipped document, but not for files that do not belong to
-	// the source. Calls of Progress and OnSkip are serialized, but come from several goroutines.
+	// the source. Progress and OnSkip are called by one goroutine, beside the caller of Import.
 	OnSkip func(*ImportedDocument)
-	// Vectors, if set, gives documents vectors before they are written. It is called with the
-	// documents of a batch that have a text, no vector in the source, and none in the collection
-	// for the same text, so that an import that was interrupted goes on where it stopped.
+	// Vectors, if set, gives a vector to each document that has a text and none, before it is
+	// written. It is called with the documents of a batch that have a vector or need one. A
+	// document needs none if the collection has one for the same text, so that an import that was
+	// interrupted goes on where it stopped. An error that matches db.ErrDimensionMismatch refuses
+	// the vector of a document, as the database does; any other error ends the import.
 	Vectors func(ctx context.Context, docs []*db.Document) error
 	// Logger receives a warning for each skipped document; nil is silent.
 	Logger *slog.Logger
 }
 
-// A Report counts the results of an import.
+// A Report counts the results of an import: each document of the source once, also those with
+// equal ids.
 type Report struct {
 	Added     int `json:"added"`
 	Updated   int `json:"updated"`
@@ -48,16 +50,17 @@ const (
 	importBytes = 8 << 20
 )
 
-// Import writes the documents of src to c, in order, and does not write documents that are already
-// stored unchanged. If an id is repeated, the last document wins. The next batch is read while one
-// is written. An error ends the import; batches written before it stay, and are in the Report. A
-// document that the database refuses with db.ErrInvalid is skipped.
+// Import writes the documents of src to c as if each were written by itself, in order, but many at
+// a time. It does not write documents that are already stored unchanged. The next batch is read
+// while one is written. A document that the database refuses with db.ErrInvalid is skipped. An
+// error ends the import; batches written before it stay, and are in the Report. The error for a
+// vector of another dimension has its place, and all documents before it stay.
 func Import(ctx context.Context, c *db.Collection, src Source, opts *ImportOptions) (Report, error) {
 	info, err := c.Info()
 	if err != nil {
 		return Report{}, err
 	}
-	im := &importer{c: c, dim: info.Schema.Dim}
+	im := &importer{c: c, name: info.Name}
 	if opts != nil {
 		im.opts = *opts
 	}
@@ -68,8 +71,11 @@ func Import(ctx context.Context, c *db.Collection, src Source, opts *ImportOptio
 	writing.Go("", func() error {
 		err := vfs.Catch("", func() error {
 			for b := range batches {
-				if err := im.write(ctx, b); err != nil {
+				if err := im.write(ctx, b.docs); err != nil {
 					return err
+				}
+				if im.opts.Progress != nil {
+					im.opts.Progress(b.docs[len(b.docs)-1].Done, im.report)
 				}
 			}
 			return nil
@@ -92,47 +98,42 @@ func Import(ctx context.Context, c *db.Collection, src Source, opts *ImportOptio
 // An importer runs one import.
 type importer struct {
 	c      *db.Collection
-	dim    int // of the vectors; 0 until the first
+	name   string // of c
 	opts   ImportOptions
-	report Report
-	calls  sync.Mutex // serializes the functions of opts, which both the reading and the writing goroutine call
+	report Report // of the writing goroutine
 }
 
-// A batch holds documents that are compared and written together.
+// A batch holds documents that are written together, and those that are skipped between them.
 type batch struct {
-	docs             []*ImportedDocument // distinct ids
-	at               map[string]int
-	size             int
-	done             int64
-	skipped, ignored int
+	docs []*ImportedDocument
+	size int
+}
+
+func (b *batch) add(doc *ImportedDocument) {
+	b.docs = append(b.docs, doc)
+	b.size += 4*len(doc.Document.Vector) + len(doc.Document.Text) + 64
 }
 
 func (im *importer) read(ctx context.Context, src Source, batches chan<- batch) error {
 	limit := cmp.Or(im.opts.BatchSize, importBatch)
-	b := batch{at: map[string]int{}}
+	var b batch
 	for doc, err := range src.Documents(ctx) {
 		if err != nil {
-			return errors.Join(err, im.send(ctx, batches, b))
+			return errors.Join(err, send(ctx, batches, b))
 		}
-		if err := im.dimension(doc); err != nil {
-			return errors.Join(err, im.send(ctx, batches, b))
+		if b.add(doc); len(b.docs) < limit && b.size < importBytes {
+			continue
 		}
-		b.add(doc, im.opts.Vectors != nil)
-		if doc.Skip != nil && !errors.Is(doc.Skip, ErrIgnored) {
-			im.skip(doc)
+		if err := send(ctx, batches, b); err != nil {
+			return err
 		}
-		if len(b.docs) >= limit || b.size >= importBytes {
-			if err := im.send(ctx, batches, b); err != nil {
-				return err
-			}
-			b = batch{at: map[string]int{}}
-		}
+		b = batch{}
 	}
-	return im.send(ctx, batches, b)
+	return send(ctx, batches, b)
 }
 
-func (im *importer) send(ctx context.Context, batches chan<- batch, b batch) error {
-	if len(b.docs)+b.skipped+b.ignored == 0 {
+func send(ctx context.Context, batches chan<- batch, b batch) error {
+	if len(b.docs) == 0 {
 		return nil
 	}
 	select {
@@ -143,123 +144,117 @@ func (im *importer) send(ctx context.Context, batches chan<- batch, b batch) err
 	}
 }
 
-// dimension compares the vector of doc with the dimension of the collection, or else of the first
-// vector of the source.
-func (im *importer) dimension(doc *ImportedDocument) error {
-	n := len(doc.Document.Vector)
-	if n == 0 || doc.Skip != nil {
-		return nil
-	}
-	if im.dim == 0 {
-		im.dim = n
-	}
-	if n == im.dim {
-		return nil
-	}
-	info, err := im.c.Info()
+// write writes and counts documents. Here alone is decided what becomes of each. All are stored
+// together. If one is refused, none of them is stored, and the halves are written one after the
+// other, until it is alone: the error need not say which one it is.
+func (im *importer) write(ctx context.Context, docs []*ImportedDocument) error {
+	changes, counts, err := im.compare(ctx, docs)
 	if err != nil {
 		return err
 	}
-	return fmt.Errorf("%v: %w", doc.Position,
-		&db.DimensionError{Collection: info.Name, ID: doc.Document.ID, Expected: im.dim, Got: n})
-}
-
-func (im *importer) skip(doc *ImportedDocument) {
-	im.calls.Lock()
-	defer im.calls.Unlock()
-	if im.opts.Logger != nil {
-		im.opts.Logger.Warn("skipped", "document", doc.Position.String(), "reason", doc.Skip)
-	}
-	if im.opts.OnSkip != nil {
-		im.opts.OnSkip(doc)
-	}
-}
-
-// add adds a document. With embeds, a new text of an earlier document of the batch does not keep
-// its vector, because it gets one of its own.
-func (b *batch) add(doc *ImportedDocument, embeds bool) {
-	b.done = doc.Done
+	refused, err := im.store(ctx, changes)
 	switch {
-	case errors.Is(doc.Skip, ErrIgnored):
-		b.ignored++
-		return
-	case doc.Skip != nil:
-		b.skipped++
-		return
-	}
-	d := &doc.Document
-	b.size += 4*len(d.Vector) + len(d.Text) + 64
-	if i, twice := b.at[d.ID]; twice && d.ID != "" {
-		first := b.docs[i] // keep the parts that only the first carries, as if it had been written
-		stale := embeds && len(d.Vector) == 0 && doc.Carries&first.Carries&db.WithText != 0 &&
-			d.Text != first.Document.Text
-		doc.Document, doc.Carries = doc.mergeInto(&first.Document), doc.Carries|first.Carries
-		if stale {
-			doc.Document.Vector, doc.Carries = nil, doc.Carries&^db.WithVector
+	case err != nil:
+		return err
+	case refused == nil:
+		im.count(docs, counts)
+		return nil
+	case len(docs) > 1:
+		half := len(docs) / 2
+		if err := im.write(ctx, docs[:half]); err != nil {
+			return err
 		}
-		b.docs[i] = doc
-		return
+		return im.write(ctx, docs[half:])
+	case errors.Is(refused, db.ErrDimensionMismatch):
+		return fmt.Errorf("%v: %w", docs[0].Position, refused)
 	}
-	b.at[d.ID] = len(b.docs)
-	b.docs = append(b.docs, doc)
+	docs[0].Skip = refused
+	return im.write(ctx, docs)
+}
+
+// count adds to the report, and reports the skipped documents.
+func (im *importer) count(docs []*ImportedDocument, r Report) {
+	im.report.Added += r.Added
+	im.report.Updated += r.Updated
+	im.report.Unchanged += r.Unchanged
+	im.report.Skipped += r.Skipped
+	im.report.Ignored += r.Ignored
+	for _, doc := range docs {
+		if doc.Skip == nil || errors.Is(doc.Skip, ErrIgnored) {
+			continue
+		}
+		if im.opts.Logger != nil {
+			im.opts.Logger.Warn("skipped", "document", doc.Position.String(), "reason", doc.Skip)
+		}
+		if im.opts.OnSkip != nil {
+			im.opts.OnSkip(doc)
+		}
+	}
 }
 
 // A change is a document to write.
 type change struct {
-	from *ImportedDocument
-	doc  db.Document
-	old  bool // replaces a stored document
+	doc      db.Document
+	replaced bool // by a later change of the same batch
 }
 
-// write compares a batch with the stored documents and writes the differences.
-func (im *importer) write(ctx context.Context, b batch) error {
-	ids := make([]string, len(b.docs))
-	for i, doc := range b.docs {
+// compare compares documents with the stored ones, and with those before them that have the same
+// id. It returns the changes in order, and counts the documents.
+func (im *importer) compare(ctx context.Context, docs []*ImportedDocument) ([]*change, Report, error) {
+	var r Report
+	ids := make([]string, len(docs))
+	for i, doc := range docs {
 		ids[i] = doc.Document.ID
 	}
 	stored, err := im.c.GetMany(ctx, ids, db.Everything)
 	if err != nil {
-		return err
+		return nil, r, err
 	}
-	unchanged := 0
-	var changes []change
-	for i, doc := range b.docs {
+	changes := make([]*change, 0, len(docs))
+	last := make(map[string]*change, len(docs)) // of each id
+	for i, doc := range docs {
 		if im.opts.Vectors != nil && len(doc.Document.Vector) == 0 {
 			doc.Carries &^= db.WithVector // a vector to be made
 		}
-		switch old := stored[i]; {
-		case old == nil:
-			changes = append(changes, change{from: doc, doc: doc.Document})
-		case doc.matches(old) && !im.lacks(doc, old):
-			unchanged++
-		default:
-			to := doc.mergeInto(old)
-			if im.lacks(doc, old) {
-				to.Vector = nil
-			}
-			changes = append(changes, change{from: doc, doc: to, old: true})
+		old, earlier := stored[i], last[ids[i]]
+		if earlier != nil {
+			old = &earlier.doc
 		}
+		ch := &change{doc: doc.Document}
+		switch {
+		case errors.Is(doc.Skip, ErrIgnored):
+			r.Ignored++
+			continue
+		case doc.Skip != nil:
+			r.Skipped++
+			continue
+		case old == nil:
+			r.Added++
+		case im.lacks(doc, old, earlier != nil):
+			r.Updated++
+			ch.doc = doc.mergeInto(old)
+			ch.doc.Vector = nil
+		case doc.matches(old):
+			r.Unchanged++
+			continue
+		default:
+			r.Updated++
+			ch.doc = doc.mergeInto(old)
+		}
+		if earlier != nil {
+			earlier.replaced = true
+		}
+		if ids[i] != "" { // those without an id are different documents
+			last[ids[i]] = ch
+		}
+		changes = append(changes, ch)
 	}
-	if err := im.vectors(ctx, changes); err != nil {
-		return err
-	}
-	if err := im.upsert(ctx, changes); err != nil {
-		return err
-	}
-	im.report.Unchanged += unchanged
-	im.report.Skipped += b.skipped
-	im.report.Ignored += b.ignored
-	if im.opts.Progress != nil {
-		im.calls.Lock()
-		defer im.calls.Unlock()
-		im.opts.Progress(b.done, im.report)
-	}
-	return nil
+	return changes, r, nil
 }
 
 // lacks reports whether a vector is to be made for a text, in place of the vector of old: it has
-// none, or one of another text.
-func (im *importer) lacks(doc *ImportedDocument, old *db.Document) bool {
+// none, or one of another text. With due, old is in the same batch and gets its vector with that.
+func (im *importer) lacks(doc *ImportedDocument, old *db.Document, due bool) bool {
 	if im.opts.Vectors == nil || doc.Carries&db.WithVector != 0 {
 		return false
 	}
@@ -267,60 +262,62 @@ func (im *importer) lacks(doc *ImportedDocument, old *db.Document) bool {
 	if doc.Carries&db.WithText != 0 {
 		text = doc.Document.Text
 	}
-	return text != old.Text || text != "" && len(old.Vector) == 0
+	return text != old.Text || text != "" && len(old.Vector) == 0 && !due
+}
+
+// store writes changes, all or none. refused says that none is written because a document cannot be
+// stored.
+func (im *importer) store(ctx context.Context, changes []*change) (refused, err error) {
+	if len(changes) == 0 {
+		return nil, nil
+	}
+	if im.opts.Vectors != nil {
+		if refused := im.check(changes); refused != nil {
+			return refused, nil
+		}
+		switch err := im.vectors(ctx, changes); {
+		case errors.Is(err, db.ErrDimensionMismatch):
+			return err, nil
+		case err != nil:
+			return nil, err
+		}
+	}
+	docs := make([]db.Document, len(changes))
+	for i, ch := range changes {
+		docs[i] = ch.doc
+	}
+	_, err = im.c.Upsert(ctx, docs...)
+	if dimension, ok := errors.AsType[*db.DimensionError](err); ok {
+		return dimension, nil // which names the collection, as the errors around it do
+	}
+	if errors.Is(err, db.ErrInvalid) {
+		return err, nil
+	}
+	return nil, err
+}
+
+// check returns the error of a document that the database would refuse, before a vector is made for
+// it or for another one of the batch: models take time and money.
+func (im *importer) check(changes []*change) error {
+	var b db.Batch
+	for _, ch := range changes {
+		b.Upsert(im.name, ch.doc)
+	}
+	return b.Err()
 }
 
 // vectors gives vectors to the documents with a text and none.
-func (im *importer) vectors(ctx context.Context, changes []change) error {
-	if im.opts.Vectors == nil {
-		return nil
-	}
+func (im *importer) vectors(ctx context.Context, changes []*change) error {
 	var docs []*db.Document
-	for i := range changes {
-		if d := &changes[i].doc; d.Text != "" && len(d.Vector) == 0 {
-			docs = append(docs, d)
+	for _, ch := range changes {
+		if len(ch.doc.Vector) > 0 || ch.doc.Text != "" && !ch.replaced {
+			docs = append(docs, &ch.doc)
 		}
 	}
 	if len(docs) == 0 {
 		return nil
 	}
 	return im.opts.Vectors(ctx, docs)
-}
-
-// upsert writes and counts changes. If the database refuses a document, upsert finds it by
-// bisection, because the error does not name it.
-func (im *importer) upsert(ctx context.Context, changes []change) error {
-	if len(changes) == 0 {
-		return nil
-	}
-	docs := make([]db.Document, len(changes))
-	for i := range changes {
-		docs[i] = changes[i].doc
-	}
-	_, err := im.c.Upsert(ctx, docs...)
-	switch {
-	case err == nil:
-		for _, ch := range changes {
-			if ch.old {
-				im.report.Updated++
-			} else {
-				im.report.Added++
-			}
-		}
-		return nil
-	case !errors.Is(err, db.ErrInvalid):
-		return err
-	case len(changes) == 1:
-		changes[0].from.Skip = err
-		im.report.Skipped++
-		im.skip(changes[0].from)
-		return nil
-	}
-	half := len(changes) / 2
-	if err := im.upsert(ctx, changes[:half]); err != nil {
-		return err
-	}
-	return im.upsert(ctx, changes[half:])
 }
 
 // matches reports whether the stored document has all parts that the source carries.

@@ -156,7 +156,107 @@ func TestCache(t *testing.T) {
 	}
 }
 
-// A cache written by a real run of LangChain.
+// TestImportOneByOne: what becomes of a document, and the counts, do not depend on the batches.
+func TestImportOneByOne(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		lines []string
+		embed bool // with a model of two dimensions
+		want  Report
+		docs  string // ids, and as many signs as the vector has components
+		err   string
+		asked int // texts
+	}{
+		{name: "vector of another length than the model makes", embed: true, lines: []string{
+			`{"id":"1","text":"a"}`, `{"id":"2","text":"b"}`, `{"id":"3","vector":[1,2,3]}`, `{"id":"4","text":"d"}`},
+			want: Report{Added: 2}, docs: "1-- 2--", asked: 2,
+			err: `s: line 3: dimension mismatch: document "3" has 3 components`},
+		{name: "only such a vector", embed: true, lines: []string{`{"id":"3","vector":[1,2,3]}`},
+			err: `s: line 1: dimension mismatch: document "3" has 3 components`},
+		{name: "such a vector, replaced", embed: true,
+			lines: []string{`{"id":"1","vector":[1,2,3]}`, `{"id":"1","text":""}`},
+			err:   `s: line 1: dimension mismatch: document "1" has 3 components`},
+		{name: "vector of another length than the first", lines: []string{
+			`{"id":"1","vector":[1,2]}`, `{"id":"2"}`, `{"id":"3","vector":[1]}`, `{"id":"4"}`},
+			want: Report{Added: 2}, docs: "1-- 2",
+			err: `s: line 3: dimension mismatch in collection "c": expected 2, got 1 (document "3")`},
+		{name: "first vector of a refused document",
+			lines: []string{`{"id":"1","metadata":{"":1},"vector":[1,2,3]}`, `{"id":"2","vector":[1,2]}`},
+			want:  Report{Added: 1, Skipped: 1}, docs: "2--"},
+		{name: "refused line after one of the same id", lines: []string{
+			`{"id":"1","text":"good","vector":[1,2]}`, `{"id":"2","text":"other"}`, `{"id":"1","metadata":{"":1}}`},
+			want: Report{Added: 2, Skipped: 1}, docs: "1-- 2"},
+		{name: "refused line before one of the same id",
+			lines: []string{`{"id":"1","text":"bad","metadata":{"":1},"vector":[1,2]}`, `{"id":"1","metadata":{"n":1}}`},
+			want:  Report{Added: 1, Skipped: 1}, docs: "1"},
+		{name: "refused line between two of the same id", embed: true, lines: []string{
+			`{"id":"1","text":"good"}`, `{"id":"1","text":"bad","metadata":{"":1}}`, `{"id":"1","metadata":{"n":1}}`},
+			want: Report{Added: 1, Updated: 1, Skipped: 1}, docs: "1--", asked: 1},
+		{name: "repeated id", lines: []string{
+			`{"id":"1","text":"a"}`, `{"id":"1","text":"b"}`, `{"id":"1","text":"b"}`, `{"id":"1","metadata":{"n":1}}`},
+			want: Report{Added: 1, Updated: 2, Unchanged: 1}, docs: "1"},
+		{name: "repeated text", embed: true,
+			lines: []string{`{"id":"1","text":"a"}`, `{"id":"1","text":"a"}`, `{"id":"1","metadata":{"n":1}}`},
+			want:  Report{Added: 1, Updated: 1, Unchanged: 1}, docs: "1--", asked: 1},
+		{name: "no object with the keys of a document", lines: []string{`{"id":"1"}`, `{"id":"1","text":5}`, `{"id":"1"}`},
+			want: Report{Added: 1, Unchanged: 1, Skipped: 1}, docs: "1"},
+	} {
+		for _, size := range []int{0, 1, 2, 3} {
+			t.Run(fmt.Sprintf("%s/%d", tt.name, size), func(t *testing.T) {
+				o, asked := &ImportOptions{BatchSize: size}, 0
+				if tt.embed {
+					o.Vectors = func(_ context.Context, docs []*db.Document) error {
+						for _, d := range docs {
+							if n := len(d.Vector); n != 0 && n != 2 {
+								return fmt.Errorf("%w: document %q has %d components", db.ErrDimensionMismatch, d.ID, n)
+							}
+						}
+						for _, d := range docs {
+							if len(d.Vector) == 0 {
+								d.Vector = []float32{1, 1}
+								asked++
+							}
+						}
+						return nil
+					}
+				}
+				c := open(t, 0)
+				r, err := Import(t.Context(), c, Stream(strings.NewReader(strings.Join(tt.lines, "\n")), "s"), o)
+				if r != tt.want {
+					t.Errorf("%+v, want %+v", r, tt.want)
+				}
+				if err == nil && tt.err != "" || err != nil && err.Error() != tt.err {
+					t.Errorf("error %v, want %q", err, tt.err)
+				}
+				var docs []string
+				for _, d := range documents(t, c) {
+					docs = append(docs, d.ID+strings.Repeat("-", len(d.Vector)))
+				}
+				if got := strings.Join(docs, " "); got != tt.docs {
+					t.Errorf("stored %q, want %q", got, tt.docs)
+				}
+				if asked != tt.asked {
+					t.Errorf("made vectors of %d texts, want %d", asked, tt.asked)
+				}
+			})
+		}
+	}
+}
+
+// TestImportRefusesModel: an error of the model ends the import, also one that would skip a
+// document if the database returned it.
+func TestImportRefusesModel(t *testing.T) {
+	asked := 0
+	r, err := Import(t.Context(), open(t, 0), Stream(strings.NewReader(`{"text":"a"}`+"\n"+`{"text":"b"}`), "s"), &ImportOptions{
+		Vectors: func(context.Context, []*db.Document) error {
+			asked++
+			return fmt.Errorf("%w: no model", db.ErrInvalid)
+		}})
+	if !errors.Is(err, db.ErrInvalid) || r != (Report{}) || asked != 1 {
+		t.Errorf("%+v, %v, asked %d times", r, err, asked)
+	}
+}
+
 // TestVectorsOfRepeatedIDs makes a vector for the last text of an id, whatever the batches are.
 func TestVectorsOfRepeatedIDs(t *testing.T) {
 	lines := strings.Join([]string{
@@ -180,7 +280,9 @@ func TestVectorsOfRepeatedIDs(t *testing.T) {
 		_, err := Import(t.Context(), c, Stream(strings.NewReader(lines), "s"), &ImportOptions{BatchSize: size,
 			Vectors: func(_ context.Context, docs []*db.Document) error {
 				for _, d := range docs {
-					d.Vector = []float32{float32(len(d.Text)), 0}
+					if len(d.Vector) == 0 {
+						d.Vector = []float32{float32(len(d.Text)), 0}
+					}
 				}
 				return nil
 			}})
@@ -219,6 +321,7 @@ func TestEmptyCellsOfCSV(t *testing.T) {
 	}
 }
 
+// A cache written by a real run of LangChain.
 func TestRealCache(t *testing.T) {
 	root := filepath.Join("..", "..", "shared", "data", "emb-cache-ada002")
 	if _, err := os.Stat(root); err != nil {
@@ -414,7 +517,7 @@ func TestBEIR(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "corpus.jsonl"), `{"_id":"1","title":"T","text":"x","metadata":{"url":"u"}}`+"\n"+`{"_id":"1","title":"T2","text":"y"}`+"\n")
 	c := open(t, 0)
-	if r := importAll(t, c, dir, nil); r.Added != 1 { // the last document of an id wins
+	if r := importAll(t, c, dir, nil); r != (Report{Added: 1, Updated: 1}) { // the last document of an id wins
 		t.Fatalf("%+v", r)
 	}
 	if diff := cmp.Diff([]db.Document{{ID: "1", Text: "y", Metadata: db.Metadata{"title": "T2"}}}, documents(t, c)); diff != "" {
