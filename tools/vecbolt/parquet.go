@@ -552,7 +552,8 @@ func (n *parquetNode) scalar(v parquet.Value) (any, error) {
 	return nil, nil
 }
 
-// integer returns the value of an integer; u is the same without a sign.
+// integer returns the value of an integer; u is the same without a sign. What int64 cannot hold is
+// text, as in CSV: float64 would round it.
 func (n *parquetNode) integer(i, u int64) any {
 	converted := deprecated.ConvertedType(-1)
 	if n.ConvertedType.Valid {
@@ -595,7 +596,7 @@ func (n *parquetNode) integer(i, u int64) any {
 		return decimal(big.NewInt(i), n.Scale.V)
 	case deprecated.Uint8, deprecated.Uint16, deprecated.Uint32, deprecated.Uint64:
 		if u < 0 {
-			return float64(uint64(u)) // as JSON has integers beyond int64
+			return strconv.FormatUint(uint64(u), 10)
 		}
 		return u
 	}
@@ -626,10 +627,13 @@ func signed(b []byte) *big.Int {
 	return i
 }
 
-// decimal returns i / 10^scale, an integer if that fits and the scale is 0.
+// decimal returns i / 10^scale: a whole number as integer does, one with a fraction as float64.
 func decimal(i *big.Int, scale int32) any {
-	if scale == 0 && i.IsInt64() {
+	switch {
+	case scale == 0 && i.IsInt64():
 		return i.Int64()
+	case scale == 0:
+		return i.String()
 	}
 	f, err := strconv.ParseFloat(i.String()+"e"+strconv.Itoa(-int(scale)), 64)
 	if err != nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"math"
 	"os"
 	"path/filepath"
 	"testing"
@@ -53,6 +54,53 @@ func parquetDocuments(t *testing.T, path string) (docs []*exchange.ImportedDocum
 	return docs, nil
 }
 
+func writeParquet[T any](t *testing.T, rows []T, o ...parquet.WriterOption) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "rows.parquet")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := parquet.NewGenericWriter[T](f, o...)
+	if _, err := w.Write(rows); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(w.Close(), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// Integers beyond int64 keep their digits, as text.
+func TestParquetLargeIntegers(t *testing.T) {
+	type row struct {
+		ID      uint64            `parquet:"id"`
+		N       uint64            `parquet:"n"`
+		Decimal [16]byte          `parquet:"decimal,decimal(0:38)"`
+		Nested  []uint64          `parquet:"nested,list"`
+		Counts  map[uint64]uint64 `parquet:"counts"`
+	}
+	const most = math.MaxInt64
+	path := writeParquet(t, []row{
+		{ID: most, N: most, Decimal: [16]byte{8: 0x7f, 15: 1}, Nested: []uint64{0, most}, Counts: map[uint64]uint64{most: most}},
+		{ID: most + 2, N: most + 2, Decimal: [16]byte{7: 1}, Nested: []uint64{0, most + 2}, Counts: map[uint64]uint64{most + 2: most + 2}},
+	})
+	docs, err := parquetDocuments(t, path)
+	if err != nil || len(docs) != 2 {
+		t.Fatalf("%d documents, %v", len(docs), err)
+	}
+	for i, want := range []db.Document{
+		{ID: "9223372036854775807", Metadata: db.Metadata{"n": int64(most), "decimal": int64(0x7f<<56 + 1), "nested": []any{int64(0), int64(most)},
+			"counts": map[string]any{"9223372036854775807": int64(most)}}},
+		{ID: "9223372036854775809", Metadata: db.Metadata{"n": "9223372036854775809", "decimal": "18446744073709551616",
+			"nested": []any{int64(0), "9223372036854775809"}, "counts": map[string]any{"9223372036854775809": "9223372036854775809"}}},
+	} {
+		if diff := cmp.Diff(want, docs[i].Document); docs[i].Skip != nil || diff != "" {
+			t.Errorf("row %d: %v\n%s", i, docs[i].Skip, diff)
+		}
+	}
+}
+
 // Lists, nulls and nested metadata, in files of the library with several row groups.
 func TestParquetValues(t *testing.T) {
 	type origin struct {
@@ -75,18 +123,7 @@ func TestParquetValues(t *testing.T) {
 		{3, &text, []float64{1e300, 0}, "", nil, nil, nil},
 		{4, &text, []float64{0, 1}, "[", nil, nil, nil},
 	}
-	path := filepath.Join(t.TempDir(), "rows.parquet")
-	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := parquet.NewGenericWriter[row](f, parquet.MaxRowsPerRowGroup(2), parquet.Compression(&parquet.Snappy))
-	if _, err := w.Write(rows); err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(w.Close(), f.Close()); err != nil {
-		t.Fatal(err)
-	}
+	path := writeParquet(t, rows, parquet.MaxRowsPerRowGroup(2), parquet.Compression(&parquet.Snappy))
 	docs, err := parquetDocuments(t, path)
 	if err != nil || len(docs) != len(rows) {
 		t.Fatalf("%d documents, %v", len(docs), err)
