@@ -17,9 +17,10 @@ import (
 )
 
 // csvSource reads rows under a header of names (RFC 4180). The names are keys of ParseDocument: a
-// vector is a JSON array in its cell, metadata a JSON object. Other columns become fields of the
-// metadata: int64 or float64 if the cell is a number of JSON, otherwise a string. An empty cell is
-// absent, and so is a column without a name, where some programs write row numbers.
+// vector is a JSON array in its cell, metadata a JSON object, and null has its meaning. Other
+// columns become fields of the metadata: int64 or float64 if the cell is a number of JSON,
+// otherwise a string. An empty cell is absent, and so is a column without a name, where some
+// programs write row numbers. In a quoted cell, encoding/csv reads the line break \r\n as \n.
 type csvSource struct{ in *input }
 
 func (s *csvSource) Total() int64 { return s.in.size }
@@ -59,10 +60,12 @@ func (s *csvSource) Documents(ctx context.Context) iter.Seq2[*ImportedDocument, 
 
 // A csvReader reads the rows of one file.
 type csvReader struct {
-	name                       string
-	csv                        *csv.Reader
-	names                      []string
-	id, text, vector, metadata int // columns; -1: none
+	name  string
+	csv   *csv.Reader
+	names []string
+	// Columns that give a part, in order of preference: the first with a cell does.
+	id, text, vector, metadata []int
+	scratch                    []float32
 }
 
 // reader reads the header.
@@ -92,18 +95,18 @@ func (s *csvSource) reader(f io.Reader) (*csvReader, error) {
 			return nil, fmt.Errorf("two columns are named %.40q", names[i])
 		}
 	}
-	column := func(keys ...string) int {
+	columns := func(keys ...string) (at []int) {
 		for _, key := range keys {
 			if i := slices.Index(names, key); i >= 0 {
-				return i
+				at = append(at, i)
 			}
 		}
-		return -1
+		return at
 	}
 	r.names = names
-	r.id, r.metadata = column("id", "_id"), column("metadata")
-	r.text = column(append([]string{"text"}, textKeys...)...)
-	r.vector = column(append([]string{"vector", "embedding"}, vectorKeys...)...)
+	r.id, r.metadata = columns("id", "_id"), columns("metadata")
+	r.text = columns(append([]string{"text"}, textKeys...)...)
+	r.vector = columns(append([]string{"vector", "embedding"}, vectorKeys...)...)
 	return r, nil
 }
 
@@ -129,37 +132,52 @@ func (r *csvReader) next() (*ImportedDocument, error) {
 // fill copies the cells of a row to a document.
 func (r *csvReader) fill(doc *ImportedDocument, record []string) error {
 	d := &doc.Document
-	m := db.Metadata{}
-	for i, cell := range record {
-		if cell == "" || r.names[i] == "" {
-			continue
-		}
-		var err error
-		switch i {
-		case r.id:
-			d.ID = cell
-		case r.text:
-			doc.Carries |= db.WithText
-			d.Text = cell
-		case r.vector:
-			doc.Carries |= db.WithVector
-			d.Vector, err = docjson.ParseVector(nil, []byte(cell))
-		case r.metadata:
-			var fields db.Metadata
-			fields, err = docjson.ReadMetadata([]byte(cell))
-			for name, v := range fields {
-				m[name] = v
+	cell := func(columns []int) int {
+		for _, i := range columns {
+			if record[i] != "" {
+				return i
 			}
-		default:
-			m[r.names[i]] = cellValue(cell)
+		}
+		return -1
+	}
+	id, text, vector, metadata := cell(r.id), cell(r.text), cell(r.vector), cell(r.metadata)
+	if id >= 0 {
+		d.ID = record[id]
+	}
+	if text >= 0 {
+		doc.Carries |= db.WithText
+		d.Text = record[text]
+	}
+	if vector >= 0 {
+		doc.Carries |= db.WithVector
+		v := docjson.NewReader([]byte(record[vector]))
+		var err error
+		if d.Vector, err = v.OptionalVector(&r.scratch); err == nil {
+			err = v.End()
 		}
 		if err != nil {
-			return fmt.Errorf("column %q: %w", r.names[i], err)
+			return fmt.Errorf("column %q: %w", r.names[vector], err)
 		}
 	}
-	if len(m) > 0 {
-		d.Metadata = m
+	if metadata >= 0 {
 		doc.Carries |= db.WithMetadata
+		m, err := docjson.ReadMetadata([]byte(record[metadata]))
+		if err != nil {
+			return fmt.Errorf("column %q: %w", r.names[metadata], err)
+		}
+		d.Metadata = m
+	}
+	for i, value := range record {
+		if value == "" || r.names[i] == "" || i == id || i == text || i == vector || i == metadata {
+			continue
+		}
+		doc.Carries |= db.WithMetadata
+		if err := addField(d, r.names[i], cellValue(value)); err != nil {
+			return err
+		}
+	}
+	if len(d.Metadata) == 0 {
+		d.Metadata = nil
 	}
 	return nil
 }

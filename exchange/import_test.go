@@ -349,6 +349,56 @@ func TestRealCache(t *testing.T) {
 	}
 }
 
+// TestCellsOfCSV: which cell gives a part, and what is refused.
+func TestCellsOfCSV(t *testing.T) {
+	const other = `key "n" is given both inside and outside of the metadata`
+	for _, tt := range []struct {
+		name, header, row string
+		want              db.Document
+		carries           db.Select
+		skip              string
+	}{
+		{name: "key beside the metadata", header: "id,n,metadata", row: `1,-0,"{""n"":5}"`, skip: other},
+		{name: "key behind the metadata", header: "id,metadata,n", row: `1,"{""n"":5}",-0`, skip: other},
+		{name: "empty cell beside the metadata", header: "id,n,metadata", row: `1,,"{""n"":5}"`,
+			want: db.Document{ID: "1", Metadata: db.Metadata{"n": int64(5)}}, carries: db.WithMetadata},
+		{name: "text and document", header: "id,document,text", row: "1,b,a",
+			want: db.Document{ID: "1", Text: "a", Metadata: db.Metadata{"document": "b"}}, carries: db.WithText | db.WithMetadata},
+		{name: "empty text", header: "id,content,document,text", row: "1,c,b,",
+			want: db.Document{ID: "1", Text: "b", Metadata: db.Metadata{"content": "c"}}, carries: db.WithText | db.WithMetadata},
+		{name: "empty vector", header: "id,vector,values", row: `1,,"[1,2]"`,
+			want: db.Document{ID: "1", Vector: []float32{1, 2}}, carries: db.WithVector},
+		{name: "empty id", header: "id,_id", row: ",1", want: db.Document{ID: "1"}},
+		{name: "null", header: "id,vector,metadata", row: "1,null, null ",
+			want: db.Document{ID: "1"}, carries: db.WithVector | db.WithMetadata},
+		{name: "no fields", header: "id,metadata", row: "1,{}", want: db.Document{ID: "1"}, carries: db.WithMetadata},
+		{name: "null and a field", header: "id,metadata,n", row: "1,null,5",
+			want: db.Document{ID: "1", Metadata: db.Metadata{"n": int64(5)}}, carries: db.WithMetadata},
+		{name: "more than a vector", header: "id,vector", row: `1,"[1] 2"`, skip: `column "vector": '2' after the value`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			src, err := Open(write(t, filepath.Join(t.TempDir(), "a.csv"), tt.header+"\n"+tt.row+"\n"), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for doc, err := range src.Documents(t.Context()) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if tt.skip != "" {
+					if fmt.Sprint(doc.Skip) != tt.skip {
+						t.Errorf("%v, want %q", doc.Skip, tt.skip)
+					}
+					continue
+				}
+				if diff := cmp.Diff(tt.want, doc.Document); doc.Skip != nil || diff != "" || doc.Carries != tt.carries {
+					t.Errorf("%v, carries %b: %s", doc.Skip, doc.Carries, diff)
+				}
+			}
+		})
+	}
+}
+
 func TestRows(t *testing.T) {
 	vecs := [][]float32{{1, -2.5, float32(math.Copysign(0, -1))}, {math.MaxFloat32, math.SmallestNonzeroFloat32, 3}}
 	dir := t.TempDir()
@@ -593,6 +643,30 @@ func TestBesideSkips(t *testing.T) {
 		r := importAll(t, c, vectors, o)
 		if docs := documents(t, c); r != (Report{Added: 1, Skipped: 1}) || docs[0].ID != "1" || docs[0].Vector[0] != 8 {
 			t.Errorf("%s: %+v, %+v", name, r, docs)
+		}
+	}
+}
+
+// TestNullMetadata: null is no metadata, wherever an object of metadata is expected.
+func TestNullMetadata(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "cache", sha1Name), "[7]")
+	write(t, filepath.Join(dir, "cache", sha1Name+sidecarSuffix), "null\n")
+	vectors := write(t, filepath.Join(dir, "v.bvecs"), "\x01\x00\x00\x00\x07")
+	for path, o := range map[string]*OpenOptions{
+		filepath.Join(dir, "cache"): nil,
+		vectors:                     {Metadata: write(t, filepath.Join(dir, "meta.jsonl"), "null\n")},
+		write(t, filepath.Join(dir, "a.csv"), "id,vector,metadata\n1,[7],null\n"):               nil,
+		write(t, filepath.Join(dir, "a.jsonl"), `{"id":"1","vector":[7],"metadata":null}`+"\n"): nil,
+	} {
+		src, err := Open(path, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for doc, err := range src.Documents(t.Context()) {
+			if err != nil || doc.Skip != nil || doc.Carries != db.WithVector|db.WithMetadata || doc.Document.Metadata != nil {
+				t.Errorf("%s: %+v, %v", path, doc, err)
+			}
 		}
 	}
 }

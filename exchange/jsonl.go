@@ -29,8 +29,8 @@ import (
 // and one without a vector under values, as other stores write them. null means absent. Any other
 // key becomes a field of the metadata, such as the title in a BEIR corpus. Numbers in the metadata
 // are int64 when written without fraction and exponent, otherwise float64. named is the set of
-// parts that have a key. Every error is a *FormatError; it wraps db.ErrInvalid or ErrNotFinite if a
-// value has the right type and cannot be stored.
+// parts that have a key, also with null. Every error is a *FormatError; it wraps db.ErrInvalid or
+// ErrNotFinite if a value has the right type and cannot be stored.
 func ParseDocument(line []byte) (d db.Document, named db.Select, err error) {
 	p := documentParser{scratch: new([]float32)}
 	return p.parse(line)
@@ -42,6 +42,7 @@ type documentParser struct{ scratch *[]float32 }
 func (p documentParser) parse(line []byte) (d db.Document, named db.Select, err error) {
 	const idKey db.Select = 1 << 7
 	r := docjson.NewReader(line)
+	var given db.Select      // parts with a value other than null
 	var extra map[string]any // unknown keys
 	err = r.Members(func(key string) (err error) {
 		var part db.Select
@@ -59,15 +60,16 @@ func (p documentParser) parse(line []byte) (d db.Document, named db.Select, err 
 			return fmt.Errorf("key %.40q repeats a part that another key has given", key)
 		}
 		named |= part
+		if part != 0 && r.Null() {
+			return nil
+		}
+		given |= part
 		switch part {
 		case idKey:
 			d.ID, err = r.ID()
 		case db.WithText:
-			d.Text, err = r.OptionalString()
+			d.Text, err = r.String()
 		case db.WithMetadata:
-			if r.Null() {
-				return nil
-			}
 			d.Metadata, err = r.Metadata()
 		case db.WithVector:
 			d.Vector, err = r.OptionalVector(p.scratch)
@@ -83,18 +85,13 @@ func (p documentParser) parse(line []byte) (d db.Document, named db.Select, err 
 		err = r.End()
 	}
 	if err == nil {
-		err = adopt(&d, &named, extra)
+		err = adopt(&d, &given, extra)
+		named |= given
 	}
-	if len(extra) > 0 {
+	for key, v := range extra {
 		named |= db.WithMetadata
-		if d.Metadata == nil {
-			d.Metadata = db.Metadata{}
-		}
-		for key, v := range extra {
-			if _, ok := d.Metadata[key]; ok && err == nil {
-				err = fmt.Errorf("key %.40q is given both inside and outside of the metadata", key)
-			}
-			d.Metadata[key] = v
+		if err == nil {
+			err = addField(&d, key, v)
 		}
 	}
 	if err != nil {
@@ -114,18 +111,31 @@ var (
 	vectorKeys = []string{"values"}
 )
 
-// adopt takes the text and the vector of a document from other keys, if it has none.
-func adopt(d *db.Document, named *db.Select, extra map[string]any) error {
+// addField adds a value that is given outside of the metadata.
+func addField(d *db.Document, key string, v any) error {
+	if _, ok := d.Metadata[key]; ok {
+		return fmt.Errorf("key %.40q is given both inside and outside of the metadata", key)
+	}
+	if d.Metadata == nil {
+		d.Metadata = db.Metadata{}
+	}
+	d.Metadata[key] = v
+	return nil
+}
+
+// adopt takes the text and the vector of a document from other keys, if it has none. given is the
+// set of parts that it has.
+func adopt(d *db.Document, given *db.Select, extra map[string]any) error {
 	for _, key := range textKeys {
-		if text, ok := extra[key].(string); ok && *named&db.WithText == 0 {
+		if text, ok := extra[key].(string); ok && *given&db.WithText == 0 {
 			d.Text = text
-			*named |= db.WithText
+			*given |= db.WithText
 			delete(extra, key)
 		}
 	}
 	for _, key := range vectorKeys {
 		list, _ := extra[key].([]any)
-		if len(list) == 0 || *named&db.WithVector != 0 {
+		if len(list) == 0 || *given&db.WithVector != 0 {
 			continue
 		}
 		vec := make([]float32, 0, len(list))
@@ -147,7 +157,7 @@ func adopt(d *db.Document, named *db.Select, extra map[string]any) error {
 			return fmt.Errorf("key %q, element %d: %w", key, i, ErrNotFinite)
 		}
 		d.Vector = vec
-		*named |= db.WithVector
+		*given |= db.WithVector
 		delete(extra, key)
 	}
 	return nil

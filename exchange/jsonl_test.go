@@ -31,6 +31,12 @@ func TestParseDocument(t *testing.T) {
 		{`{"title":"t","metadata":{"x":1}}`, db.Document{Metadata: db.Metadata{"title": "t", "x": int64(1)}}, db.WithMetadata},
 		{`{"title":null}`, db.Document{Metadata: db.Metadata{"title": nil}}, db.WithMetadata},
 		{`{"\u0069d":"a"}`, db.Document{ID: "a"}, 0},
+		{`{"text":null,"document":"b"}`, db.Document{Text: "b"}, db.WithText},
+		{`{"content":"b","text":null}`, db.Document{Text: "b"}, db.WithText},
+		{`{"text":"","document":"b"}`, db.Document{Metadata: db.Metadata{"document": "b"}}, db.WithText | db.WithMetadata},
+		{`{"text":null,"document":null,"content":"c"}`, db.Document{Text: "c", Metadata: db.Metadata{"document": nil}}, db.WithText | db.WithMetadata},
+		{`{"vector":null,"values":[1]}`, db.Document{Vector: []float32{1}}, db.WithVector},
+		{`{"embedding":null,"values":["a"]}`, db.Document{Metadata: db.Metadata{"values": []any{"a"}}}, db.WithVector | db.WithMetadata},
 	} {
 		d, named, err := ParseDocument([]byte(tt.in))
 		if err != nil || named != tt.named || !reflect.DeepEqual(d, tt.want) {
@@ -42,6 +48,7 @@ func TestParseDocument(t *testing.T) {
 		`{"vector":[1],"embedding":[1]}`:          "\"embedding\"",
 		`{"x":1,"x":2}`:                           "\"x\"",
 		`{"x":1,"metadata":{"x":2}}`:              "inside and outside of the metadata",
+		`{"text":null,"text":"a"}`:                "\"text\"",
 		`{"text":1}`:                              "a number instead of a string",
 		`{"id":true}`:                             "a boolean instead of a string",
 		`{"id":1.5}`:                              "neither a string nor an integer",

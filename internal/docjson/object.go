@@ -202,15 +202,18 @@ func (r *Reader) Metadata() (map[string]any, error) {
 	return r.json.object(0)
 }
 
-// ReadMetadata reads a text that is one object of metadata. Every error is a *FormatError.
-func ReadMetadata(b []byte) (map[string]any, error) {
-	r := jsonReader{b: b}
-	m, err := r.object(0)
+// ReadMetadata reads a text that is one object of metadata. null gives a nil map. Every error is a
+// *FormatError.
+func ReadMetadata(b []byte) (m map[string]any, err error) {
+	r := Reader{json: jsonReader{b: b}}
+	if !r.Null() {
+		m, err = r.json.object(0)
+	}
 	if err == nil {
-		err = r.end()
+		err = r.json.end()
 	}
 	if err != nil {
-		return nil, &FormatError{Offset: int64(r.at), Err: err}
+		return nil, &FormatError{Offset: int64(r.json.at), Err: err}
 	}
 	return m, nil
 }

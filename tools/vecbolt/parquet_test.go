@@ -122,6 +122,7 @@ func TestParquetValues(t *testing.T) {
 		{2, nil, nil, "", nil, nil, nil},
 		{3, &text, []float64{1e300, 0}, "", nil, nil, nil},
 		{4, &text, []float64{0, 1}, "[", nil, nil, nil},
+		{5, &text, []float64{0, 1}, "null", nil, nil, nil},
 	}
 	path := writeParquet(t, rows, parquet.MaxRowsPerRowGroup(2), parquet.Compression(&parquet.Snappy))
 	docs, err := parquetDocuments(t, path)
@@ -144,6 +145,9 @@ func TestParquetValues(t *testing.T) {
 	}
 	if d := docs[3]; !errors.Is(d.Skip, exchange.ErrFormat) {
 		t.Errorf("%v: %v", d.Position, d.Skip)
+	}
+	if d := docs[4]; d.Skip != nil || d.Document.Text != text || d.Carries&db.WithMetadata == 0 {
+		t.Errorf("null as metadata gave %+v", d)
 	}
 }
 
