@@ -10,6 +10,7 @@ import (
 	"math"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/internal/vfs"
@@ -26,10 +27,10 @@ type ImportOptions struct {
 	// the source. Progress and OnSkip are called by one goroutine, beside the caller of Import.
 	OnSkip func(*ImportedDocument)
 	// Vectors, if set, gives a vector to each document that has a text and none, before it is
-	// written. It is called with the documents of a batch that have a vector or need one. A
-	// document needs none if the collection has one for the same text, so that an import that was
-	// interrupted goes on where it stopped. An error that matches db.ErrDimensionMismatch refuses
-	// the vector of a document, as the database does; any other error ends the import.
+	// written. It is called with the documents of a batch that have a vector or need one. A text
+	// needs none if it is white space, or if the collection has one for it, so that an import that
+	// was interrupted goes on where it stopped. An error that matches db.ErrDimensionMismatch
+	// refuses the vector of a document, as the database does; any other error ends the import.
 	Vectors func(ctx context.Context, docs []*db.Document) error
 	// Logger receives a warning for each skipped document; nil is silent.
 	Logger *slog.Logger
@@ -166,6 +167,11 @@ func (im *importer) write(ctx context.Context, docs []*ImportedDocument) error {
 		}
 		return im.write(ctx, docs[half:])
 	case errors.Is(refused, db.ErrDimensionMismatch):
+		if d, ok := errors.AsType[*db.DimensionError](refused); ok {
+			bare := *d
+			bare.ID = docs[0].Document.ID // not the new id of a document without one
+			refused = &bare
+		}
 		return fmt.Errorf("%v: %w", docs[0].Position, refused)
 	}
 	docs[0].Skip = refused
@@ -262,8 +268,11 @@ func (im *importer) lacks(doc *ImportedDocument, old *db.Document, due bool) boo
 	if doc.Carries&db.WithText != 0 {
 		text = doc.Document.Text
 	}
-	return text != old.Text || text != "" && len(old.Vector) == 0 && !due
+	return text != old.Text || hasWords(text) && len(old.Vector) == 0 && !due
 }
+
+// hasWords reports whether a text can have a vector.
+func hasWords(text string) bool { return strings.TrimSpace(text) != "" }
 
 // store writes changes, all or none. refused says that none is written because a document cannot be
 // stored.
@@ -287,10 +296,7 @@ func (im *importer) store(ctx context.Context, changes []*change) (refused, err 
 		docs[i] = ch.doc
 	}
 	_, err = im.c.Upsert(ctx, docs...)
-	if dimension, ok := errors.AsType[*db.DimensionError](err); ok {
-		return dimension, nil // which names the collection, as the errors around it do
-	}
-	if errors.Is(err, db.ErrInvalid) {
+	if errors.Is(err, db.ErrInvalid) || errors.Is(err, db.ErrDimensionMismatch) {
 		return err, nil
 	}
 	return nil, err
@@ -310,7 +316,7 @@ func (im *importer) check(changes []*change) error {
 func (im *importer) vectors(ctx context.Context, changes []*change) error {
 	var docs []*db.Document
 	for _, ch := range changes {
-		if len(ch.doc.Vector) > 0 || ch.doc.Text != "" && !ch.replaced {
+		if len(ch.doc.Vector) > 0 || hasWords(ch.doc.Text) && !ch.replaced {
 			docs = append(docs, &ch.doc)
 		}
 	}

@@ -198,6 +198,10 @@ func TestImportOneByOne(t *testing.T) {
 		{name: "repeated text", embed: true,
 			lines: []string{`{"id":"1","text":"a"}`, `{"id":"1","text":"a"}`, `{"id":"1","metadata":{"n":1}}`},
 			want:  Report{Added: 1, Updated: 1, Unchanged: 1}, docs: "1--", asked: 1},
+		{name: "text without words", embed: true, lines: []string{`{"id":"1","text":" "}`, `{"id":"1","text":" "}`, `{"id":"1","text":""}`},
+			want: Report{Added: 1, Updated: 1, Unchanged: 1}, docs: "1"},
+		{name: "no ids", lines: []string{`{"vector":[1]}`, `{"vector":[1]}`, `{"vector":[1,2]}`},
+			want: Report{Added: 2}, docs: "new- new-", err: `s: line 3: dimension mismatch in collection "c": expected 1, got 2`},
 		{name: "no object with the keys of a document", lines: []string{`{"id":"1"}`, `{"id":"1","text":5}`, `{"id":"1"}`},
 			want: Report{Added: 1, Unchanged: 1, Skipped: 1}, docs: "1"},
 	} {
@@ -230,6 +234,9 @@ func TestImportOneByOne(t *testing.T) {
 				}
 				var docs []string
 				for _, d := range documents(t, c) {
+					if len(d.ID) > 1 {
+						d.ID = "new"
+					}
 					docs = append(docs, d.ID+strings.Repeat("-", len(d.Vector)))
 				}
 				if got := strings.Join(docs, " "); got != tt.docs {
