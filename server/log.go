@@ -28,28 +28,27 @@ type response struct {
 	http.ResponseWriter
 	status int
 	bytes  int64
+	upload *upload       // nil for a request without a body
 	within time.Duration // in which the rest of the body must arrive once the answer begins; 0: any
 }
 
 func (w *response) WriteHeader(status int) {
 	if w.status == 0 {
-		w.status = status
-		w.drain()
+		w.begin(status)
 	}
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// drain bounds the time in which net/http waits for the rest of the body before it sends an answer.
-func (w *response) drain() {
-	if w.within > 0 {
-		_ = http.NewResponseController(w.ResponseWriter).SetReadDeadline(time.Now().Add(w.within))
+func (w *response) begin(status int) {
+	w.status = status
+	if w.upload != nil && w.within > 0 {
+		w.upload.bound(w.within)
 	}
 }
 
 func (w *response) Write(b []byte) (int, error) {
 	if w.status == 0 {
-		w.status = http.StatusOK
-		w.drain()
+		w.begin(http.StatusOK)
 	}
 	n, err := w.ResponseWriter.Write(b)
 	w.bytes += int64(n)

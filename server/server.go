@@ -317,12 +317,14 @@ func (s *Server) mount(e Extension) (err error) {
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
 	out := &response{ResponseWriter: w}
-	if r.ContentLength != 0 {
-		out.within = min(drainTime, s.limits.Time)
-	}
-	within := out.within
 	ctx := context.WithValue(r.Context(), requestKey{}, &request{})
 	r = r.WithContext(ctx)
+	within := min(drainTime, s.limits.Time)
+	if r.ContentLength != 0 {
+		out.within = within
+		out.upload = &upload{ReadCloser: r.Body, conn: http.NewResponseController(w)}
+		r.Body = out.upload
+	}
 	// A deadline of an earlier request on this connection would still apply. Some ResponseWriters
 	// have no connection, which is fine.
 	_ = http.NewResponseController(w).SetWriteDeadline(start.Add(s.limits.Time + 5*time.Second))
@@ -337,10 +339,16 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 		s.done(r, out, time.Since(start))
-		out.within = within
-		out.drain()
+		if out.upload != nil {
+			out.upload.bound(within)
+		}
 		if p == http.ErrAbortHandler {
 			panic(p)
+		}
+		// A client of HTTP/2 reads while it sends. One that waits to be asked for its body sends
+		// none.
+		if out.upload != nil && r.ProtoMajor == 1 && r.Header.Get("Expect") == "" {
+			out.upload.discard()
 		}
 	}()
 	s.serve(out, r)
@@ -516,7 +524,7 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) error {
 		return rest.Errorf(http.StatusServiceUnavailable, "shutting down")
 	}
 	if h := provider.Connect(s.db).Health(r.Context()); h.Error != nil {
-		return fmt.Errorf("%w: %s", db.ErrUnknown, *h.Error)
+		return fmt.Errorf("%w: %s", rest.Errorf(http.StatusServiceUnavailable, "the database cannot be used"), *h.Error)
 	}
 	rest.JSON(w, http.StatusOK, map[string]string{"status": "ready"})
 	return nil

@@ -97,7 +97,9 @@ func Status(err error) int {
 		return http.StatusInternalServerError
 	case is(db.ErrNoSpace):
 		return http.StatusInsufficientStorage
-	case is(db.ErrClosed), is(db.ErrUnknown), is(db.ErrLocked), is(context.DeadlineExceeded):
+	case is(db.ErrUnknown): // before the deadline that it may wrap
+		return http.StatusGatewayTimeout
+	case is(db.ErrClosed), is(db.ErrLocked), is(context.DeadlineExceeded):
 		return http.StatusServiceUnavailable
 	case is(context.Canceled):
 		return StatusClientClosed

@@ -43,7 +43,8 @@ func TestErrors(t *testing.T) {
 		{context.Canceled, rest.StatusClientClosed, "context canceled"},
 		// Internal errors are named, and their paths stay in the log.
 		{fmt.Errorf("%w: %w", db.ErrNoSpace, path), 507, "no space left on device"},
-		{fmt.Errorf("%w: %w", db.ErrUnknown, path), 503, "write outcome unknown"},
+		{fmt.Errorf("%w: %w", db.ErrUnknown, path), 504, "write outcome unknown"},
+		{fmt.Errorf("%w: %w", db.ErrUnknown, context.DeadlineExceeded), 504, "write outcome unknown"},
 		{&db.CorruptError{File: "meta.bolt", Err: fmt.Errorf("%w: %w", db.ErrNotFound, path)}, 500, "corrupt"},
 		{fmt.Errorf("db: search: %w", db.ErrClosed), 503, "closed"},
 		{context.DeadlineExceeded, 503, "the request took longer than it may"},
