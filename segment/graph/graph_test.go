@@ -1128,7 +1128,7 @@ func TestPlanned(t *testing.T) {
 func TestWidths(t *testing.T) {
 	for _, c := range []struct{ rows, k, low, high int }{
 		{500, 10, 500, 600}, {10_000, 10, 1400, lastEF}, {100_000, 10, 1400, lastEF}, {340_000, 10, 3000, 3400},
-		{1_000_000, 100, 3500, largestEF}, {50_000_000, 10, 3500, largestEF}, {1_000_000, 300, 8000, deepestEF}, {100_000, 1000, 3500, 4000},
+		{500_000, 10, 3500, 4000}, {1_000_000, 100, 5000, largestEF}, {50_000_000, 10, 5000, largestEF}, {1_000_000, 300, 8000, deepestEF}, {100_000, 1000, 3500, 4000},
 	} {
 		b := &builder{Graph: &Graph{head: header{ident: codes.Ident{Rows: c.rows}}}}
 		efs := b.widths(c.k)

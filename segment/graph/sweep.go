@@ -10,7 +10,7 @@ const (
 	firstEF     = 10
 	lastEF      = 1500   // for 1,000 results and for many rows more: see widths
 	lastShare   = 100    // of many rows, one in this many
-	largestEF   = 4000   // but not more than this,
+	largestEF   = 6000   // but not more than this,
 	deepestEF   = 10_000 // or than this for the columns of more than 100 results
 	perDecade   = 12     // beam widths per factor of ten
 	denseEF     = 3500   // above it, only every other width is measured, because wide walks take long
