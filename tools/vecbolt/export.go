@@ -1,14 +1,11 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -16,7 +13,6 @@ import (
 
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/exchange"
-	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
 type exportCmd struct {
@@ -49,7 +45,7 @@ func (c *exportCmd) Validate() error {
 			c.Format = "jsonl"
 		}
 	}
-	if c.Documents != "" && c.Documents != "-" && filepath.Clean(c.Documents) == filepath.Clean(c.Out) {
+	if c.Documents != "" && sameFile(c.Documents, c.Out) {
 		return fmt.Errorf("--documents %s: the vectors go there", c.Documents)
 	}
 	if c.Documents != "" && c.Format == "jsonl" {
@@ -62,13 +58,8 @@ func (c *exportCmd) Run(ctx context.Context, t *tool) error {
 	if c.Out == "-" && c.Format != "jsonl" && t.json {
 		return fmt.Errorf("%s is not JSON: with --json, name a file", c.Format)
 	}
-	for _, name := range []string{c.Out, c.Documents} {
-		if name == "" || name == "-" {
-			continue
-		}
-		if inside, err := vfs.Inside(name, c.DB); err == nil && inside {
-			return fmt.Errorf("%s lies inside the database directory %s", name, c.DB)
-		}
+	if err := c.spare(c.Out, c.Documents); err != nil {
+		return err
 	}
 	return c.read(func(coll *db.Collection) (err error) {
 		e := exporter{ctx: ctx, coll: coll, cmd: c}
@@ -77,7 +68,7 @@ func (c *exportCmd) Run(ctx context.Context, t *tool) error {
 			return err
 		}
 		defer out.drop()
-		keep := out.keep
+		files := []*outFile{out}
 		if c.Documents != "" {
 			beside, err := t.create(c.Documents)
 			if err != nil {
@@ -85,10 +76,10 @@ func (c *exportCmd) Run(ctx context.Context, t *tool) error {
 			}
 			defer beside.drop()
 			e.beside = exchange.NewJSONLWriter(beside, db.WithText|db.WithMetadata)
-			keep = func() error { return errors.Join(beside.keep(), out.keep()) }
+			files = append(files, beside)
 		}
 		if err = e.run(t, out); err == nil {
-			err = keep()
+			err = keep(files...)
 		}
 		if err != nil {
 			return err
@@ -189,78 +180,4 @@ func (e *exporter) vectors() (n int, err error) {
 		}
 	}
 	return n, nil
-}
-
-// create begins a file, which takes the place of an earlier one of that name when it is kept; "-"
-// is the standard output. drop must be called.
-func (t *tool) create(name string) (*outFile, error) {
-	if name == "-" {
-		return &outFile{Writer: t.out}, nil
-	}
-	info, err := os.Stat(name)
-	switch {
-	case err == nil && info.Mode().IsRegular():
-		if name, err = filepath.EvalSymlinks(name); err != nil {
-			return nil, err
-		}
-	case err == nil: // a device, or a pipe
-		f, err := os.OpenFile(name, os.O_WRONLY, 0)
-		if err != nil {
-			return nil, err
-		}
-		return &outFile{Writer: bufio.NewWriter(f), file: f}, nil
-	}
-	part := filepath.Join(filepath.Dir(name), "."+filepath.Base(name)+"."+rand.Text()[:8])
-	f, err := os.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
-	if err != nil {
-		return nil, err
-	}
-	if info != nil {
-		if err := f.Chmod(info.Mode().Perm()); err != nil {
-			return nil, errors.Join(err, f.Close(), os.Remove(part))
-		}
-	}
-	return &outFile{Writer: bufio.NewWriter(f), file: f, part: part, name: name}, nil
-}
-
-// An outFile is a buffered file.
-type outFile struct {
-	*bufio.Writer
-	file       *os.File // nil for the standard output, and after keep
-	part, name string   // part becomes name; empty: file is written in place
-}
-
-// keep completes the file.
-func (o *outFile) keep() error {
-	err := o.Flush()
-	f := o.file
-	if f == nil || err != nil {
-		return err
-	}
-	if o.part != "" {
-		err = f.Sync()
-	}
-	o.file = nil
-	err = errors.Join(err, f.Close())
-	if o.part == "" {
-		return err
-	}
-	if err == nil {
-		err = os.Rename(o.part, o.name)
-	}
-	if err != nil {
-		err = errors.Join(err, os.Remove(o.part))
-	}
-	return err
-}
-
-// drop removes a file that was not kept. An earlier one of its name stays.
-func (o *outFile) drop() {
-	if o.file == nil {
-		return
-	}
-	o.file.Close()
-	if o.part != "" {
-		os.Remove(o.part)
-	}
 }
