@@ -141,29 +141,45 @@ func Open(dir string, hook Hook) (*FS, error) {
 	return f, nil
 }
 
-// Inside reports whether a path is a directory or lies in it, by whatever names. Neither need be
-// there.
+// Inside reports whether a path is a directory or lies in it, by whatever names and through links.
+// Neither need be there.
 func Inside(path, dir string) (bool, error) {
 	own, err := os.Stat(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, err
 	}
-	at, err := filepath.Abs(path)
-	if err != nil {
+	if path, err = filepath.Abs(path); err != nil {
 		return false, err
 	}
 	if dir, err = filepath.Abs(dir); err != nil {
 		return false, err
 	}
-	for {
-		if info, err := os.Stat(at); at == dir || err == nil && own != nil && os.SameFile(info, own) {
-			return true, nil
+	if below(path, dir, own) {
+		return true, nil
+	}
+	for { // the part of the path that is there may be links to elsewhere
+		if real, err := filepath.EvalSymlinks(path); err == nil {
+			return below(real, dir, own), nil
 		}
-		up := filepath.Dir(at)
-		if up == at {
+		up := filepath.Dir(path)
+		if up == path {
 			return false, nil
 		}
-		at = up
+		path = up
+	}
+}
+
+// below reports whether a path or a directory above it is dir, which own describes if it is there.
+func below(path, dir string, own fs.FileInfo) bool {
+	for {
+		if info, err := os.Stat(path); path == dir || err == nil && own != nil && os.SameFile(info, own) {
+			return true
+		}
+		up := filepath.Dir(path)
+		if up == path {
+			return false
+		}
+		path = up
 	}
 }
 

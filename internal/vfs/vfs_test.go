@@ -725,3 +725,48 @@ func TestRing(t *testing.T) {
 		}
 	}
 }
+
+// TestInside: a path that leads into a directory through a link lies in it.
+func TestInside(t *testing.T) {
+	top := t.TempDir()
+	dir := filepath.Join(top, "dir")
+	for _, name := range []string{"dir/sub", "beside"} {
+		if err := os.MkdirAll(filepath.Join(top, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, to := range map[string]string{"to-dir": "dir", "to-sub": "dir/sub", "to-file": "dir/file",
+		"dir/out": "beside"} {
+		if err := os.Symlink(filepath.Join(top, to), filepath.Join(top, name)); err != nil {
+			t.Skip(err)
+		}
+	}
+	for _, tt := range []struct {
+		path, dir string
+		want      bool
+	}{
+		{"dir", "dir", true},
+		{"dir/file", "dir", true},
+		{"dir/sub/new/new", "dir", true},
+		{"beside/../dir/new", "dir", true},
+		{"to-dir/new", "dir", true},
+		{"to-sub", "dir", true},
+		{"to-sub/new", "dir", true},
+		{"to-file", "dir", true},
+		{"dir/new", "to-dir", true},
+		{"dir/out/new", "dir", true},
+		{"missing/new", "missing", true},
+		{".", "dir", false},
+		{"beside/new", "dir", false},
+		{"dir-2", "dir", false},
+		{"missing-2", "missing", false},
+	} {
+		got, err := Inside(filepath.Join(top, tt.path), filepath.Join(top, tt.dir))
+		if err != nil || got != tt.want {
+			t.Errorf("Inside(%s, %s): %v, %v", tt.path, tt.dir, got, err)
+		}
+	}
+}

@@ -6,9 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math"
-	"os"
 	"slices"
 	"strconv"
 	"sync"
@@ -69,6 +69,9 @@ type measurement struct {
 }
 
 func (c *benchCmd) Run(ctx context.Context, t *tool) error {
+	if err := c.spare(c.SVG); err != nil {
+		return err
+	}
 	if !c.Exact && len(c.Recall) == 0 {
 		c.Exact, c.Recall = true, []float64{0.9, 0.95, 0.99}
 	}
@@ -112,7 +115,11 @@ func (c *benchCmd) Run(ctx context.Context, t *tool) error {
 				}
 			}
 			if c.SVG != "" {
-				if err := os.WriteFile(c.SVG, drawRecall(all), 0o644); err != nil {
+				err := t.write(c.SVG, func(w io.Writer) error {
+					_, err := w.Write(drawRecall(all))
+					return err
+				})
+				if err != nil {
 					return err
 				}
 			}

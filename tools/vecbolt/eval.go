@@ -84,6 +84,9 @@ func (f *floor) UnmarshalText(b []byte) error {
 }
 
 func (c *evalCmd) Run(ctx context.Context, t *tool) error {
+	if err := c.spare(c.HTML, c.Out); err != nil {
+		return err
+	}
 	lab, err := c.lab()
 	if err != nil {
 		return err
@@ -118,11 +121,11 @@ func (c *judgedQueries) lab() (*eval.Lab, error) {
 
 // answer writes and shows a report, and fails if a run is below a floor.
 func (c *judgedQueries) answer(t *tool, report *eval.Report) error {
-	if err := c.writeRuns(report); err != nil {
+	if err := c.writeRuns(t, report); err != nil {
 		return err
 	}
 	if c.HTML != "" {
-		if err := writeFile(c.HTML, report.WriteHTML); err != nil {
+		if err := t.write(c.HTML, report.WriteHTML); err != nil {
 			return err
 		}
 	}
@@ -253,16 +256,6 @@ func readFile[T any](name string, read func(io.Reader, string) (T, error)) (v T,
 	return read(f, name)
 }
 
-// writeFile creates or truncates a file and writes it.
-func writeFile(name string, write func(io.Writer) error) (err error) {
-	f, err := os.Create(name)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	return write(f)
-}
-
 // needsVectors reports whether a run searches by vector.
 func needsVectors(name string) bool { return name != "text" }
 
@@ -307,19 +300,19 @@ func (c *evalCmd) runner(name string, coll *db.Collection, depth int) (eval.Runn
 var fileNames = strings.NewReplacer(":", "-", "/", "-", `\`, "-")
 
 // writeRuns writes the runs to the requested file or directory.
-func (c *judgedQueries) writeRuns(r *eval.Report) error {
+func (c *judgedQueries) writeRuns(t *tool, r *eval.Report) error {
 	if c.Out == "" {
 		return nil
 	}
 	if len(r.Results) == 1 {
-		return writeFile(c.Out, r.Results[0].Run.Write)
+		return t.write(c.Out, r.Results[0].Run.Write)
 	}
 	if err := os.MkdirAll(c.Out, 0o777); err != nil {
 		return err
 	}
 	for _, res := range r.Results {
-		if err := writeFile(filepath.Join(c.Out, fileNames.Replace(res.Run.Name)+".run"),
-			res.Run.Write); err != nil {
+		name := filepath.Join(c.Out, fileNames.Replace(res.Run.Name)+".run")
+		if err := t.write(name, res.Run.Write); err != nil {
 			return err
 		}
 	}

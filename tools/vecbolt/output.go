@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -46,6 +47,23 @@ func sameFile(a, b string) bool {
 		y, errY = os.Stat(filepath.Dir(b))
 	}
 	return errX == nil && errY == nil && os.SameFile(x, y)
+}
+
+// write writes a file as a whole: until it is complete, an earlier one of that name stays. "-" is
+// the standard output.
+func (t *tool) write(name string, write func(io.Writer) error) error {
+	if name == "-" && t.json {
+		return errors.New("the file is not JSON: with --json, name a file")
+	}
+	out, err := t.create(name)
+	if err != nil {
+		return err
+	}
+	defer out.drop()
+	if err := write(out); err != nil {
+		return err
+	}
+	return keep(out)
 }
 
 // create begins a file, which takes the place of an earlier one of that name when it is kept; "-"

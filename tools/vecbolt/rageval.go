@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"slices"
 
 	"github.com/dustin/go-humanize"
@@ -27,6 +28,12 @@ func (c *ragEvalCmd) Help() string {
 func (c *ragEvalCmd) Run(ctx context.Context, t *tool, r *ragCmd) error {
 	e, err := r.engine(t)
 	if err != nil {
+		return err
+	}
+	if _, err := e.Config(c.Base); err != nil {
+		return err
+	}
+	if err := (database{filepath.Dir(e.ConfigPath(c.Base))}).spare(c.HTML, c.Out); err != nil {
 		return err
 	}
 	lab, err := c.lab()

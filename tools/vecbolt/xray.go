@@ -48,6 +48,9 @@ func (c *xrayCmd) Validate() error {
 }
 
 func (c *xrayCmd) Run(ctx context.Context, t *tool) error {
+	if err := c.spare(c.HTML); err != nil {
+		return err
+	}
 	return c.read(func(coll *db.Collection) error {
 		log, err := c.log(ctx, coll)
 		if err != nil {
@@ -69,7 +72,7 @@ func (c *xrayCmd) Run(ctx context.Context, t *tool) error {
 			return err
 		}
 		if c.HTML != "" {
-			if err := writeFile(c.HTML, report.WriteHTML); err != nil {
+			if err := t.write(c.HTML, report.WriteHTML); err != nil {
 				return err
 			}
 		}
