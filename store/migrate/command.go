@@ -11,8 +11,14 @@ import (
 )
 
 // Named sets ID and Checkpoint for a migration between a database directory and another place. The
-// checkpoint is stored beside the database.
+// checkpoint is stored beside the directory, wherever a relative path or a link names it from.
 func (o *Options) Named(database, id string) {
+	if at, err := filepath.Abs(database); err == nil {
+		database = at
+	}
+	if at, err := filepath.EvalSymlinks(database); err == nil {
+		database = at
+	}
 	sum := sha256.Sum256([]byte(id))
 	o.ID, o.Checkpoint = id, filepath.Clean(database)+".migrate-"+hex.EncodeToString(sum[:4])+".json"
 }

@@ -189,6 +189,43 @@ func TestMigrateTexts(t *testing.T) {
 	}
 }
 
+// A checkpoint has one place, whatever names the database.
+func TestNamed(t *testing.T) {
+	top := t.TempDir()
+	database, link := filepath.Join(top, "dir", "notes.vdb"), filepath.Join(top, "link.vdb")
+	if err := os.MkdirAll(database, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	names := []string{".", "../notes.vdb", "../notes.vdb/", database}
+	if err := os.Symlink(database, link); err == nil { // not allowed everywhere
+		names = append(names, link, "../../link.vdb")
+	}
+	t.Chdir(database)
+	places := map[string]bool{}
+	for _, name := range names {
+		var o Options
+		o.Named(name, "a to b")
+		if !filepath.IsAbs(o.Checkpoint) || o.ID != "a to b" {
+			t.Errorf("%s: %q, %q", name, o.Checkpoint, o.ID)
+		}
+		places[o.Checkpoint] = true
+	}
+	if beside, err := filepath.Glob(filepath.Join(top, "dir", "*")); err != nil || len(beside) != 1 || len(places) != 1 {
+		t.Error(places, beside, err)
+	}
+	for place := range places {
+		if at, err := filepath.EvalSymlinks(top); err != nil || filepath.Dir(place) != filepath.Join(at, "dir") {
+			t.Errorf("%s is not beside the database: %v", place, err)
+		}
+	}
+	var o, missing Options
+	o.Named(filepath.Join(top, "none"), "")
+	missing.Named("../../none", "")
+	if o.Checkpoint != missing.Checkpoint {
+		t.Errorf("%q, %q", o.Checkpoint, missing.Checkpoint)
+	}
+}
+
 // What was cut short goes on where it stopped, and nothing is written twice.
 func TestResume(t *testing.T) {
 	ctx := t.Context()

@@ -119,6 +119,16 @@ func (c *migrateCmd) with(ctx context.Context, address string, try func(*db.DB) 
 	return fmt.Errorf("%s: unknown kind of address, want weaviate://, postgres:// or vecbolt://", address)
 }
 
+// place returns an address that names the same store from every directory.
+func place(address string) string {
+	if dir, ok := strings.CutPrefix(address, "vecbolt://"); ok {
+		if at, err := filepath.Abs(dir); err == nil {
+			return "vecbolt://" + at
+		}
+	}
+	return address
+}
+
 // postgres runs the program with the driver.
 func (c *migrateCmd) postgres(ctx context.Context, t *tool) error {
 	program, err := exec.LookPath(postgresProgram)
@@ -151,7 +161,7 @@ func (c *migrateCmd) postgres(ctx context.Context, t *tool) error {
 
 func (c *migrateCmd) copy(ctx context.Context, t *tool, from store.Collection, to store.Store, name string) error {
 	o := &migrate.Options{BatchSize: c.BatchSize, Resume: c.Resume}
-	o.Named(c.DB, fmt.Sprintf("%s to %s%s as %s", from.Name(), c.To, c.From, name))
+	o.Named(c.DB, fmt.Sprintf("%s to %s as %s", from.Name(), place(c.To+c.From), name))
 	p := t.progress("migrate", func() int64 {
 		n, err := from.Count(ctx, nil)
 		if err != nil {
