@@ -36,6 +36,15 @@ func (e embedded) Collection(_ context.Context, name string) (Collection, error)
 	return OfCollection(c)
 }
 
+// SetDim gives a collection without a dimension one, for the package migrate.
+func (e embedded) SetDim(ctx context.Context, name string, dim int) (Collection, error) {
+	c, err := e.vdb.OpenCollection(ctx, name, db.Schema{Dim: dim})
+	if err != nil {
+		return nil, err
+	}
+	return OfCollection(c)
+}
+
 func (e embedded) Collections(context.Context) ([]string, error) {
 	var names []string
 	infos, err := e.vdb.Collections()

@@ -151,19 +151,31 @@ func open(ctx context.Context, schema store.Schema, to store.Store, name string,
 	if err != nil {
 		return nil, err
 	}
+	n, err := target.Count(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	if resume && n < written {
+		return nil, lost(n)
+	}
+	if e, ok := to.(emptyStore); ok && n == 0 && target.Schema().Dim == 0 {
+		if target, err = e.SetDim(ctx, name, schema.Dim); err != nil {
+			return nil, err
+		}
+	}
 	if have := target.Schema().Dim; have != schema.Dim {
 		return nil, &db.DimensionError{Collection: name, Expected: have, Got: schema.Dim}
 	}
-	n, err := target.Count(ctx, nil)
-	switch {
-	case err != nil || resume && n >= written:
-		return target, err
-	case resume:
-		return nil, lost(n)
-	case n > 0:
-		err = fmt.Errorf("collection %q %w, with %d documents: resume a migration that was cut short, or take another name", name, db.ErrExists, n)
+	if n > 0 && !resume {
+		return nil, fmt.Errorf("collection %q %w, with %d documents: resume a migration that was cut short, or take another name", name, db.ErrExists, n)
 	}
-	return target, err
+	return target, nil
+}
+
+// An emptyStore can give an empty collection the dimension that it lacks. In a database, an empty
+// collection without one need not be for texts: its first vector would set it.
+type emptyStore interface {
+	SetDim(ctx context.Context, name string, dim int) (store.Collection, error)
 }
 
 // load reads the checkpoint; without one it returns the beginning.

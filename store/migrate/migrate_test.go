@@ -189,6 +189,38 @@ func TestMigrateTexts(t *testing.T) {
 	}
 }
 
+// An empty collection of a database takes the dimension that it lacks, as it does from its first
+// vectors. One of texts keeps it.
+func TestMigrateIntoEmpty(t *testing.T) {
+	ctx := t.Context()
+	for _, resume := range []bool{false, true} {
+		from, to := open2(t)
+		if _, err := to.Create(ctx, "to", store.Schema{}); err != nil {
+			t.Fatal(err)
+		}
+		if report, err := Run(ctx, from, to, "to", &Options{Resume: resume}); err != nil || report.Documents != 320 {
+			t.Fatalf("%+v %v", report, err)
+		}
+		target, err := to.Collection(ctx, "to")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v, err := Verify(ctx, from, target); err != nil || !v.OK() {
+			t.Errorf("%+v %v", v, err)
+		}
+		texts, err := to.Create(ctx, "texts", store.Schema{})
+		if err == nil {
+			err = texts.Upsert(ctx, []db.Document{{ID: "a", Text: "a"}})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Run(ctx, from, to, "texts", &Options{Resume: resume}); !errors.Is(err, db.ErrDimensionMismatch) {
+			t.Errorf("into texts: %v", err)
+		}
+	}
+}
+
 // A checkpoint has one place, whatever names the database.
 func TestNamed(t *testing.T) {
 	top := t.TempDir()
