@@ -118,15 +118,15 @@ func Run(ctx context.Context, from store.Collection, to store.Store, name string
 	}
 }
 
-// maxBatchBytes is how many bytes of texts and vectors are written at a time, unless a single
-// document has more: batches of databases are bounded, and so are requests to servers.
+// maxBatchBytes is how many bytes of documents are written at a time, unless a single document has
+// more: batches of databases are bounded, and so are requests to servers.
 const maxBatchBytes = 16 << 20
 
 // fitting returns how many of the first documents are written at a time.
 func fitting(docs []db.Document) (n int) {
-	for size := 0; n < len(docs); n++ {
-		size += len(docs[n].Text) + 4*len(docs[n].Vector)
-		if n > 0 && size > maxBatchBytes {
+	var batch db.Batch // is not applied
+	for ; n < len(docs); n++ {
+		if batch.Upsert("", docs[n]); n > 0 && batch.Size() > maxBatchBytes {
 			break
 		}
 	}

@@ -3,8 +3,10 @@ package migrate
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -113,22 +115,30 @@ func TestMigrate(t *testing.T) {
 	}
 }
 
-// TestLargeTexts: documents that are too large together for one write are written one after the
-// other.
-func TestLargeTexts(t *testing.T) {
-	from, to := open2(t)
-	long := strings.Repeat("x", maxBatchBytes*3/5)
-	for _, id := range []string{"long 1", "long 2", "long 3"} {
-		if err := from.Upsert(t.Context(), []db.Document{{ID: id, Text: long, Vector: make([]float32, from.Schema().Dim)}}); err != nil {
+// TestLargeDocuments: documents that are too large together for one write go in several.
+func TestLargeDocuments(t *testing.T) {
+	for name, tt := range map[string]struct {
+		large db.Document
+		n     int
+	}{
+		"text":     {db.Document{Text: strings.Repeat("x", maxBatchBytes*3/5)}, 3},
+		"metadata": {db.Document{Metadata: db.Metadata{"a": []any{strings.Repeat("x", 1_000_000)}}}, 40},
+	} {
+		from, to := open2(t)
+		large := slices.Repeat([]db.Document{tt.large}, tt.n)
+		for i := range large {
+			large[i].ID = fmt.Sprintf("large %02d", i)
+		}
+		if err := from.Upsert(t.Context(), large); err != nil {
 			t.Fatal(err)
 		}
-	}
-	counted := &countingStore{Store: to}
-	if report, err := Run(t.Context(), from, counted, "to", nil); err != nil || report.Documents != 323 {
-		t.Fatalf("%+v %v", report, err)
-	}
-	if counted.writes != 4 { // three for the second page
-		t.Errorf("%d writes", counted.writes)
+		counted := &countingStore{Store: to}
+		if report, err := Run(t.Context(), from, counted, "to", nil); err != nil || report.Documents != 320+tt.n {
+			t.Fatalf("%s: %+v %v", name, report, err)
+		}
+		if counted.writes != 4 { // three for the second page
+			t.Errorf("%s: %d writes", name, counted.writes)
+		}
 	}
 }
 
