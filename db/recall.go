@@ -60,10 +60,10 @@ type MeasuredRecall struct {
 // missed together, so the number of hits is divided by the design effect (Kish,
 // "Survey Sampling", 1965) that the queries show.
 type RecallEstimate struct {
-	Queries int     `json:"queries"`
-	Wanted  int     `json:"wanted"` // true hits
-	Found   int     `json:"found"`  // of the true hits
-	Recall  float64 `json:"recall"` // 1 if nothing was wanted
+	Queries int     `json:"queries"` // with true hits
+	Wanted  int     `json:"wanted"`  // true hits
+	Found   int     `json:"found"`   // of the true hits
+	Recall  float64 `json:"recall"`  // 1 if nothing was wanted
 	Low     float64 `json:"low"`
 	High    float64 `json:"high"`
 }

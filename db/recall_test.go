@@ -86,6 +86,13 @@ func TestMeasureRecall(t *testing.T) {
 			t.Errorf("%+v: %v", bad, err)
 		}
 	}
+	// A query that wants nothing is not counted: the only match does not find itself.
+	for only, n := range map[any]int{f.docs["310"].Metadata["i"]: len(f.docs), int64(-1): 0} {
+		m, err := f.c.MeasureRecall(ctx, RecallTest{Sample: 100_000, Where: filter.Eq("i", only), Accuracies: []Accuracy{EF(10)}})
+		if err != nil || m[0].Exact != n || m[0].Queries != n || m[0].Wanted != n || m[0].Recall != 1 || m[0].Promised > 1 {
+			t.Errorf("%v: %+v %v", only, m, err)
+		}
+	}
 	empty := collection(t, f.vdb, "empty", Schema{})
 	if m, err := empty.MeasureRecall(ctx, RecallTest{}); err != nil || m[0].Queries != 0 {
 		t.Error(m, err)

@@ -49,32 +49,37 @@ func (s *Searcher) measureRecall(
 	}
 	all, tallies := make([]MeasuredRecall, len(t.Goals)), make([]nearest.Tally, len(t.Goals))
 	const together = 128 // queries that share a pass over the vectors
-	asked := 0
+	counted := 0         // queries that want rows: the others show nothing
 	for batch := range slices.Chunk(queries, together) {
 		truth, err := s.ranking(ctx, ver, v, batch, nearest.Goal{Recall: 1}, s.Workers)
 		if err != nil {
 			return nil, err
 		}
+		before := counted
 		for i, goal := range t.Goals {
 			got, err := s.ranking(ctx, ver, v, batch, goal, s.Workers)
 			if err != nil {
 				return nil, err
 			}
+			counted = before
 			for j, q := range got.near.Probes {
 				rows := truth.near.Probes[j].Best
+				if len(rows) == 0 {
+					continue
+				}
+				counted++
 				tallies[i].Add(len(rows)-nearest.Missed(rows, q.Best, nil), len(rows))
 				// The mean of equal promises is that promise, to the last bit.
-				all[i].Promised += (q.Ledger.Recall() - all[i].Promised) / float64(asked+j+1)
+				all[i].Promised += (q.Ledger.Recall() - all[i].Promised) / float64(counted)
 				if !q.UsesGraphs() {
 					all[i].Exact++
 				}
 			}
 		}
-		asked += len(batch)
 	}
 	for i := range all {
 		all[i].Estimate = tallies[i].Estimate(nearest.Usual)
-		if all[i].Exact == all[i].Queries {
+		if counted > 0 && all[i].Exact == counted {
 			all[i].Low = 1 // by definition
 		}
 	}

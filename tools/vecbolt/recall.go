@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/dustin/go-humanize"
@@ -53,6 +54,9 @@ func (c *recallCmd) Run(ctx context.Context, t *tool) error {
 		if err != nil {
 			return err
 		}
+		if measured[0].Queries == 0 { // their recall would be 1
+			return errors.New("nothing to measure: no document that matches has a vector")
+		}
 		var rows []table.Row
 		for _, m := range measured {
 			if t.json {
@@ -70,10 +74,6 @@ func (c *recallCmd) Run(ctx context.Context, t *tool) error {
 				humanize.Comma(int64(m.Exact))})
 		}
 		if t.json {
-			return nil
-		}
-		if len(measured) > 0 && measured[0].Queries == 0 {
-			t.notef("nothing to measure: no document that matches has a vector")
 			return nil
 		}
 		return t.table(table.Row{"setting", "promised", fmt.Sprintf("recall@%d", c.K), "95 %",
