@@ -75,7 +75,7 @@ func (c *benchCmd) Run(ctx context.Context, t *tool) error {
 	if !c.Exact && len(c.Recall) == 0 {
 		c.Exact, c.Recall = true, []float64{0.9, 0.95, 0.99}
 	}
-	queries, err := readQueries(ctx, c.Fvecs)
+	queries, err := readVectors(ctx, c.Fvecs)
 	if err != nil {
 		return err
 	}
@@ -162,28 +162,6 @@ func (c *benchCmd) makeGraphs(ctx context.Context, t *tool) error {
 		return nil
 	}
 	return err
-}
-
-// readQueries reads the vectors to search for from an .fvecs file.
-func readQueries(ctx context.Context, name string) ([][]float32, error) {
-	src, err := exchange.Open(name, &exchange.OpenOptions{Format: exchange.FVecs})
-	if err != nil {
-		return nil, err
-	}
-	var all [][]float32
-	for item, err := range src.Documents(ctx) {
-		if err == nil && item.Skip != nil {
-			err = fmt.Errorf("%v: %w", item.Position, item.Skip)
-		}
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, item.Document.Vector)
-	}
-	if len(all) == 0 {
-		return nil, fmt.Errorf("%s contains no queries", name)
-	}
-	return all, nil
 }
 
 // A truth is the exact answer to a query: its ids, or the minimum score of a hit.

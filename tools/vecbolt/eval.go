@@ -233,7 +233,7 @@ func (c *judgedQueries) load() ([]eval.Query, eval.Qrels, error) {
 		}
 		qrelsFile = filepath.Join(qrelsFile, found)
 	}
-	queries, err := readFile(queriesFile, eval.ReadQueries)
+	queries, err := readQuestions(queriesFile)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"strconv"
 
 	"github.com/vecbolt/vecbolt/db"
@@ -109,3 +110,53 @@ func attachVectors(ctx context.Context, queries []eval.Query, name string) error
 	}
 	return nil
 }
+
+// readQuestions reads the queries of a file, as JSON lines.
+func readQuestions(name string) ([]eval.Query, error) {
+	queries, err := readFile(name, eval.ReadQueries)
+	if err == nil && len(queries) == 0 {
+		err = noQueries(name)
+	}
+	return queries, err
+}
+
+// readVectors reads the vectors to search for from an .fvecs file.
+func readVectors(ctx context.Context, name string) (all [][]float32, err error) {
+	for vec, err := range queriesOf(ctx, name) {
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, vec)
+	}
+	return all, nil
+}
+
+// queriesOf iterates over the vectors to search for in an .fvecs file, up to the first error.
+func queriesOf(ctx context.Context, name string) iter.Seq2[[]float32, error] {
+	return func(yield func([]float32, error) bool) {
+		src, err := exchange.Open(name, &exchange.OpenOptions{Format: exchange.FVecs})
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		n := 0
+		for item, err := range src.Documents(ctx) {
+			if err == nil && item.Skip != nil {
+				err = fmt.Errorf("%v: %w", item.Position, item.Skip)
+			}
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if n++; !yield(item.Document.Vector, nil) {
+				return
+			}
+		}
+		if n == 0 {
+			yield(nil, noQueries(name))
+		}
+	}
+}
+
+// noQueries is the error of an empty file: what it would measure or find is not what was asked for.
+func noQueries(name string) error { return fmt.Errorf("%s contains no queries", name) }

@@ -679,7 +679,7 @@ func (c *ragReembedCmd) Run(ctx context.Context, t *tool, r *ragCmd) error {
 		o.Config = &cfg
 	}
 	if c.Queries != "" {
-		if o.Queries, err = readFile(c.Queries, eval.ReadQueries); err != nil {
+		if o.Queries, err = readQuestions(c.Queries); err != nil {
 			return err
 		}
 	}

@@ -46,7 +46,7 @@ func (c *recallCmd) Run(ctx context.Context, t *tool) error {
 		}
 		if c.Queries != "" {
 			var err error
-			if test.Queries, err = readQueries(ctx, c.Queries); err != nil {
+			if test.Queries, err = readVectors(ctx, c.Queries); err != nil {
 				return err
 			}
 		}

@@ -242,21 +242,9 @@ func (c *searchArgs) queries(ctx context.Context, t *tool) iter.Seq2[db.Query, e
 			q.Near = db.Vector(vec)
 			yield(q, err)
 		default:
-			src, err := exchange.Open(c.Fvecs, &exchange.OpenOptions{Format: exchange.FVecs})
-			if err != nil {
-				yield(q, err)
-				return
-			}
-			for item, err := range src.Documents(ctx) {
-				if err == nil && item.Skip != nil {
-					err = fmt.Errorf("%v: %w", item.Position, item.Skip)
-				}
-				if err != nil {
-					yield(q, err)
-					return
-				}
-				q.Near = db.Vector(item.Document.Vector)
-				if !yield(q, nil) {
+			for vec, err := range queriesOf(ctx, c.Fvecs) {
+				q.Near = db.Vector(vec)
+				if !yield(q, err) {
 					return
 				}
 			}

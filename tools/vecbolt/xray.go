@@ -95,7 +95,7 @@ func (c *xrayCmd) log(ctx context.Context, coll *db.Collection) (*eval.Run, erro
 	if isRun {
 		return readFile(c.Queries, eval.ReadRun)
 	}
-	queries, err := readFile(c.Queries, eval.ReadQueries)
+	queries, err := readQuestions(c.Queries)
 	if err != nil {
 		return nil, err
 	}
