@@ -35,7 +35,21 @@ type listCmd struct {
 func (c *listCmd) Run(ctx context.Context, t *tool) error {
 	return c.read(func(coll *db.Collection) error {
 		q := db.ListQuery{Where: c.Where.Expr, Limit: c.Limit, Offset: c.Offset, After: c.After, Select: c.selection()}
-		return eachPage(ctx, coll, q, func(docs []*db.Document) error { return t.documents(docs, c.parts) })
+		long := &longTable{header: c.columns()}
+		return eachPage(ctx, coll, q, func(docs []*db.Document) error {
+			var rows []table.Row
+			for _, d := range docs {
+				if !t.json {
+					rows = append(rows, c.cells(d))
+				} else if err := t.document(d, c.parts); err != nil {
+					return err
+				}
+			}
+			if t.json {
+				return nil
+			}
+			return long.add(t, rows)
+		})
 	})
 }
 
@@ -89,21 +103,4 @@ func (c *countCmd) Run(ctx context.Context, t *tool) error {
 			Count int `json:"count"`
 		}{n}, "%s", humanize.Comma(int64(n)))
 	})
-}
-
-// documents prints documents, as lines or as a table.
-func (t *tool) documents(docs []*db.Document, p parts) error {
-	if !t.json {
-		var rows []table.Row
-		for _, d := range docs {
-			rows = append(rows, p.cells(d))
-		}
-		return t.table(p.columns(), rows)
-	}
-	for _, d := range docs {
-		if err := t.document(d, p); err != nil {
-			return err
-		}
-	}
-	return nil
 }

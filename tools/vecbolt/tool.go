@@ -50,20 +50,58 @@ func (t *tool) notef(format string, args ...any) {
 
 // table answers with a table for people. Columns of numbers are aligned to the right.
 func (t *tool) table(header table.Row, rows []table.Row) error {
+	w := newTable()
+	w.AppendHeader(header)
+	w.AppendRows(rows)
+	return t.render(w)
+}
+
+// newTable returns an empty table without lines between its cells.
+func newTable() table.Writer {
 	w := table.NewWriter()
 	style := table.StyleLight
 	style.Options = table.OptionsNoBordersAndSeparators
 	style.Format.Header = text.FormatDefault
 	style.Box.PaddingLeft, style.Box.PaddingRight = "", "  "
 	w.SetStyle(style)
-	w.AppendHeader(header)
-	w.AppendRows(rows)
+	return w
+}
+
+func (t *tool) render(w table.Writer) error {
 	for line := range strings.Lines(w.Render()) {
 		if _, err := fmt.Fprintln(t.out, strings.TrimRight(line, " \n")); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// A longTable answers with a table in parts, so that only one is in memory. Its cells are texts of
+// one line.
+type longTable struct {
+	header  table.Row
+	columns []table.ColumnConfig // nil before the first part
+}
+
+// add prints the next rows. Columns are as wide as in earlier parts, or wider.
+func (l *longTable) add(t *tool, rows []table.Row) error {
+	w := newTable()
+	shown := rows
+	if l.columns == nil {
+		w.AppendHeader(l.header)
+		l.columns = make([]table.ColumnConfig, len(l.header))
+		shown = append([]table.Row{l.header}, rows...)
+	}
+	for i := range l.columns {
+		c := &l.columns[i]
+		c.Number = i + 1
+		for _, row := range shown {
+			c.WidthMin = max(c.WidthMin, text.StringWidthWithoutEscSequences(fmt.Sprint(row[i])))
+		}
+	}
+	w.SetColumnConfigs(l.columns)
+	w.AppendRows(rows)
+	return t.render(w)
 }
 
 // terminal returns the file behind w if it is a terminal.
