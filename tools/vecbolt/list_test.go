@@ -10,8 +10,8 @@ import (
 	"github.com/vecbolt/vecbolt/db"
 )
 
-// TestListLong: a list of several pages is one table. A wider cell moves the columns of its page, and
-// of later ones.
+// TestListLong: a list of several pages is one table, whose columns are as wide as in earlier
+// pages, or wider.
 func TestListLong(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "t.vdb")
 	vdb, err := db.Open(dir, &db.Options{Sync: db.SyncNever})
