@@ -35,11 +35,21 @@ func (d database) create(try, fn func(*db.DB) error) error {
 		return err
 	}
 	if missing(d.DB) {
-		if err := (database{db.Memory}).open(db.Options{}, try); err != nil {
+		if err := d.inMemory(try); err != nil {
 			return err
 		}
 	}
 	return d.open(db.Options{}, fn)
+}
+
+// inMemory runs fn on an empty database in memory, which stands for this one.
+func (d database) inMemory(fn func(*db.DB) error) (err error) {
+	vdb, err := db.Open(db.Memory, nil)
+	if err != nil { // by limits of the process, or for lack of memory
+		return d.blame(fmt.Errorf("db: open %q: in memory at first: %w", d.DB, errors.Unwrap(err)))
+	}
+	defer func() { err = errors.Join(err, vdb.Close()) }()
+	return fn(vdb)
 }
 
 // lasting refuses a database in memory as the target of a command that only writes.

@@ -116,7 +116,10 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	}
 	t := &tool{json: c.JSON, in: newWaitingInput(ctx, stdin), out: bufio.NewWriter(stdout), report: stderr}
 	line.BindTo(ctx, (*context.Context)(nil))
-	err = errors.Join(line.Run(t), t.out.Flush())
+	err = line.Run(t)
+	if ferr := t.out.Flush(); !errors.Is(err, ferr) { // what failed once fails again
+		err = errors.Join(err, ferr)
+	}
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		err = fmt.Errorf("interrupted: %w", err)
 	}
