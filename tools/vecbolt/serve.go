@@ -52,7 +52,7 @@ type serveCmd struct {
 }
 
 func (c *serveCmd) Help() string {
-	return "Serves the database over HTTP until it is interrupted; requests under way are then answered first. A database that " +
+	return "Serves the database over HTTP until it is interrupted; requests under way then have --timeout to end. A database that " +
 		"does not exist is created. The address is printed when connections are accepted. Clients send a token as " +
 		"\"Authorization: Bearer TOKEN\". Without tokens, only loopback addresses are allowed. docs/http.md " +
 		"describes the API, GET /openapi.json is its OpenAPI document. Clients of Chroma find their API below " +
