@@ -200,7 +200,8 @@ type query struct {
 	exact        bool
 	recall       float64
 	ef           int
-	words        bool // search for the text by its words alone
+	efName       string // the member that gave ef
+	words        bool   // search for the text by its words alone
 }
 
 // close sets the target and the accuracy.
@@ -219,7 +220,7 @@ func (q *query) close() error {
 	case targets > 1:
 		return fmt.Errorf("%w: a query has only one of 'vector', 'id' and 'like'", db.ErrInvalid)
 	case q.ef > 0 && q.recall != 0:
-		return fmt.Errorf("%w: a query has only one of 'recall' and 'effort'", db.ErrInvalid)
+		return fmt.Errorf("%w: a query has only one of 'recall' and '%s'", db.ErrInvalid, q.efName)
 	case q.exact:
 		q.Accuracy = db.Exact
 	case q.ef > 0:
@@ -259,8 +260,8 @@ var queryFields = map[string]func(*query, *docjson.Reader) error{
 	"where":     func(q *query, v *docjson.Reader) (err error) { q.Where, err = readWhereIn(v); return },
 	"exact":     func(q *query, v *docjson.Reader) (err error) { q.exact, err = v.Bool(); return },
 	"recall":    func(q *query, v *docjson.Reader) (err error) { q.recall, err = v.Float(); return },
-	"ef":        readEf,
-	"effort":    readEf, // old name, for one version
+	"ef":        func(q *query, v *docjson.Reader) error { return readEf(q, "ef", v) },
+	"effort":    func(q *query, v *docjson.Reader) error { return readEf(q, "effort", v) }, // old name, for one version
 	"include":   func(q *query, v *docjson.Reader) (err error) { q.Select, err = readInclude(v); return },
 	"threshold": func(q *query, v *docjson.Reader) error {
 		f, err := v.Float()
@@ -328,10 +329,11 @@ func readQueryVector(q *query, v *docjson.Reader) (err error) {
 	return err
 }
 
-func readEf(q *query, v *docjson.Reader) (err error) {
+func readEf(q *query, name string, v *docjson.Reader) (err error) {
 	if q.ef != 0 {
 		return fmt.Errorf("%w: ef is given twice", db.ErrInvalid)
 	}
+	q.efName = name
 	q.ef, err = v.Int(0, maxEf)
 	return err
 }

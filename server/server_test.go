@@ -353,6 +353,21 @@ func TestSaidTwice(t *testing.T) {
 	}
 }
 
+// TestOneAccuracy: a query that says two accuracies is refused by the names that it has for them.
+func TestOneAccuracy(t *testing.T) {
+	s := start(t, nil)
+	s.must(201, "POST", "/collections", `{"name":"c"}`)
+	for _, query := range []struct{ body, want string }{
+		{`{"vector":[1,0],"ef":10,"recall":0.9}`, "a query has only one of 'recall' and 'ef'"},
+		{`{"vector":[1,0],"recall":0.9,"effort":10}`, "a query has only one of 'recall' and 'effort'"},
+		{`{"vector":[1,0],"effort":10,"ef":10}`, "ef is given twice"},
+	} {
+		if a := s.ask("POST", "/collections/c/search", query.body); a.status != 400 || !strings.Contains(a.body, query.want) {
+			t.Errorf("%s: %d %s, want %q", query.body, a.status, a.body, query.want)
+		}
+	}
+}
+
 func TestStreams(t *testing.T) {
 	s := start(t, &server.Options{Limits: server.Limits{Body: 1 << 10}})
 	s.must(201, "POST", "/collections", `{"name":"a"}`)
