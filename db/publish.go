@@ -84,8 +84,8 @@ func (p *Publisher) Close() error { return p.publisher.Close() }
 // Backup writes a consistent copy of the database, as of now, to directory dir. The
 // directory must be empty or missing, and must not lie inside the database directory.
 // Readers and writers go on. The copy is an ordinary database. It becomes one only with
-// the last step, so an interrupted backup cannot be mistaken for a complete one; an error
-// before it, as of ctx, leaves nothing. Any process can make one, also one that only
+// the last step: an error before it, as of ctx, leaves nothing, and Open refuses the rest
+// that a killed process leaves, also to write. Any process can make one, also one that only
 // reads; the process that leads flushes for it. If nobody leads, a read-only database may
 // still have the log of a killed writer: the log is then copied too, and the copy
 // recovers when it is opened.

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -212,6 +213,72 @@ func TestBackupIsWhole(t *testing.T) {
 	}
 }
 
+// TestBackupCut takes the files that a process leaves if it is killed at any step of a backup, or
+// while it discards one whose last step has failed. They are the whole database or refused, even by
+// a writer.
+func TestBackupCut(t *testing.T) {
+	broken := errors.New("broken")
+	for _, failure := range []error{nil, broken} {
+		dst, cuts := filepath.Join(t.TempDir(), "copy"), t.TempDir()
+		var begun atomic.Bool
+		cut := func(n int) int { // a directory without names has nothing of a backup
+			if left, err := os.ReadDir(dst); err != nil || len(left) == 0 {
+				return n
+			}
+			if err := os.CopyFS(filepath.Join(cuts, fmt.Sprint(n)), os.DirFS(dst)); err != nil {
+				t.Error(err)
+			}
+			return n + 1
+		}
+		n := 0
+		vdb := open(t, t.TempDir(), &Options{Compaction: Manual, hook: func(op vfs.Op) error {
+			if !begun.Load() {
+				return nil
+			}
+			n = cut(n)
+			if op.Kind == vfs.OpRename && op.To == engine.MetaName {
+				return failure
+			}
+			return nil
+		}})
+		upsert(t, collection(t, vdb, "c", Schema{Dim: 2}), Document{ID: "a", Vector: []float32{1, 2}})
+		begun.Store(true)
+		if err := vdb.Backup(t.Context(), dst); !errors.Is(err, failure) {
+			t.Fatal(err)
+		}
+		begun.Store(false)
+		n = cut(n)
+		whole := 0
+		for i := range n {
+			dir := filepath.Join(cuts, fmt.Sprint(i))
+			_, err := os.Stat(filepath.Join(dir, engine.MetaName))
+			complete := err == nil
+			if complete {
+				whole++
+			}
+			for how, opts := range []*Options{{ReadOnly: true}, {MustExist: true}, nil} {
+				got, err := Open(dir, opts)
+				switch {
+				case err == nil && complete:
+					if n, err := existing(t, got, "c").Count(t.Context(), nil); n != 1 || err != nil {
+						t.Errorf("cut %d: %d documents, %v", i, n, err)
+					}
+				case complete, !errors.Is(err, ErrNotFound), !strings.Contains(err.Error(), engine.Unfinished):
+					t.Errorf("cut %d, complete %v, options %d: %v", i, complete, how, err)
+				}
+				if err == nil {
+					if err := got.Close(); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		}
+		if n < 20 || (whole > 0) != (failure == nil) {
+			t.Errorf("failure %v: %d cuts, of which %d are whole", failure, n, whole)
+		}
+	}
+}
+
 // TestBackupBesideAnother begins another backup to the same directory while the database is
 // flushed: the later one is refused, and leaves the files of the other.
 func TestBackupBesideAnother(t *testing.T) {
@@ -265,7 +332,7 @@ func TestRepairIsWhole(t *testing.T) {
 			if got, err := collectionOf(t, open(t, dst, nil), "c").Count(t.Context(), nil); err != nil || got != 2 {
 				t.Error(got, err)
 			}
-			if _, err := os.Stat(filepath.Join(dst, ".unfinished")); !errors.Is(err, fs.ErrNotExist) {
+			if _, err := os.Stat(filepath.Join(dst, engine.Unfinished)); !errors.Is(err, fs.ErrNotExist) {
 				t.Error("it is not moved as a whole:", err)
 			}
 			break
@@ -287,11 +354,13 @@ func TestRepairIsWhole(t *testing.T) {
 		t.Errorf("%q, %v", b, err)
 	}
 	dst := t.TempDir()
-	if err := os.Mkdir(filepath.Join(dst, ".unfinished"), 0o700); err != nil {
+	if err := os.Mkdir(filepath.Join(dst, engine.Unfinished), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(dst, &Options{MustExist: true}); err == nil {
-		t.Error("half a repair is a database")
+	for how, opts := range []*Options{{ReadOnly: true}, {MustExist: true}, nil} {
+		if _, err := Open(dst, opts); !errors.Is(err, ErrNotFound) {
+			t.Errorf("half a repair is a database with options %d: %v", how, err)
+		}
 	}
 	if _, err := Repair(t.Context(), src, dst); !errors.Is(err, ErrExists) {
 		t.Error(err)

@@ -41,10 +41,6 @@ type mutant struct {
 // notPoisoned lets a file be written to after a failed write or sync.
 var notPoisoned = &mutant{file: "internal/vfs/vfs.go", old: "f.poisoned.CompareAndSwap(nil, &err)", new: "_ = err"}
 
-// sumsNotSynced leaves out the sync of the directory that holds meta.sums, and with it all that a
-// backup has made before.
-var sumsNotSynced = &mutant{file: "internal/vfs/vfs.go", old: "\treturn f.SyncDir(path.Dir(name))\n", new: "\treturn nil\n"}
-
 // smallest gives segments of any size every derived file, and uses them. It is no bug: see
 // TestSmallest.
 var smallest = &mutant{file: "internal/engine/graph.go", old: "const GraphSize = 3_000_000", new: "const GraphSize = 1",
@@ -123,8 +119,12 @@ var mutants = []mutant{
 		old: "\treturn out.Sync()\n", new: "\treturn nil\n", profiles: "backup"},
 	{name: "backup-segment-names-not-synced", file: "internal/replica/backup.go",
 		old: "if err := to.SyncDir(engine.SegDir); err != nil {", new: "if err := error(nil); err != nil {", profiles: "backup"},
-	{name: "backup-directories-not-synced", file: "internal/replica/backup.go",
-		old: "\tif err := to.SyncDir(\".\"); err != nil {\n\t\treturn err\n\t}\n", new: "", profiles: "backup", also: sumsNotSynced},
+	{name: "backup-directories-not-synced", file: "internal/vfs/vfs.go", // with meta.sums
+		old: "\treturn f.SyncDir(path.Dir(name))\n", new: "\treturn nil\n", profiles: "backup"},
+	{name: "backup-first-name-not-synced", file: "internal/replica/backup.go",
+		old: "\tif err := to.SyncDir(\".\"); err != nil {\n\t\treturn err\n\t}\n", new: "", profiles: "backup"},
+	{name: "backup-first-name-not-refused", file: "internal/engine/open.go",
+		old: "if slices.Contains(names, Unfinished) {", new: "if false {", profiles: "backup"},
 	{name: "backup-without-flush", file: "internal/share/follower.go",
 		old: "return 0, true, m.engine.Flush()", new: "return 0, true, nil", profiles: "backup"},
 	{name: "failed-log-not-noted", file: "wal/log.go",

@@ -239,12 +239,15 @@ func (e *expectation) verifyPublished(ctx context.Context, at string, rng *rand.
 	return found[0], nil
 }
 
-// verifyBackups checks that each backup is complete, or absent.
+// verifyBackups checks that each backup is complete, or refused even by a writer, or absent.
 func (e *expectation) verifyBackups(ctx context.Context, dir string, rng *rand.Rand) error {
 	for _, name := range slices.Sorted(maps.Keys(e.bounds.backups)) {
 		b := e.bounds.backups[name]
 		at := filepath.Join(dir, name)
 		if !b.whole && !exists(filepath.Join(at, "meta.bolt")) {
+			if err := verifyRefused(at); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
 			continue
 		}
 		vdb, err := db.Open(at, &db.Options{ReadOnly: true, Workers: 1})
@@ -257,6 +260,22 @@ func (e *expectation) verifyBackups(ctx context.Context, dir string, rng *rand.R
 		}
 	}
 	return nil
+}
+
+// verifyRefused checks that a directory with part of a backup is not taken as a new database.
+func verifyRefused(at string) error {
+	left, err := os.ReadDir(at)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(left) == 0 {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	vdb, err := db.Open(at, &db.Options{Workers: 1})
+	if err != nil {
+		return nil
+	}
+	return errors.Join(fmt.Errorf("a database was created beside %v", left), vdb.Close())
 }
 
 // compare checks an open database completely and returns the last batch of each track.

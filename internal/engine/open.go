@@ -35,6 +35,7 @@ const (
 	SegDir     = "seg"
 	WALDir     = "wal"
 	TmpDir     = "tmp"
+	Unfinished = ".unfinished" // in the directory of a backup or repair until it is a database
 )
 
 func (db *Engine) open() (err error) {
@@ -134,9 +135,9 @@ func (db *Engine) openFS() (err error) {
 
 // mayCreate decides whether to create a database in a directory without
 // meta.bolt. It refuses if other files of a database are there, because then
-// the root was lost and a new database would hide that. It also refuses a
-// directory with foreign files, and fails with ErrNotFound if the options
-// forbid creation.
+// the root was lost and a new database would hide that, and the rest of an
+// interrupted backup or repair. It also refuses a directory with foreign files,
+// and fails with ErrNotFound if the options forbid creation.
 func (db *Engine) mayCreate() error {
 	names, err := db.FS.ReadDir(".")
 	if err != nil {
@@ -166,11 +167,16 @@ func (db *Engine) mayCreate() error {
 	return nil
 }
 
-// RootLost returns an error if a directory without meta.bolt holds other files of a database.
+// RootLost returns an error if a directory without meta.bolt holds other files of a database, or
+// the rest of an interrupted backup or repair.
 func RootLost(f *vfs.FS) error {
 	names, err := f.ReadDir(".")
 	if err != nil {
 		return err
+	}
+	if slices.Contains(names, Unfinished) {
+		return fmt.Errorf("%w: a backup or repair to this directory was interrupted, and %s is left: "+
+			"remove the directory", ErrNotFound, Unfinished)
 	}
 	for _, name := range names {
 		left := ""

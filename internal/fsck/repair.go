@@ -140,11 +140,8 @@ func (r *repairer) closeStore() error {
 	return err
 }
 
-// unfinished is the directory in the new one where the database is made.
-const unfinished = ".unfinished"
-
-// create makes the new database. The directory must be empty: discard removes all that a database
-// may have.
+// create makes the new database, in engine.Unfinished of its directory. That must be empty: discard
+// removes all that a database may have.
 func create(dir string, opts engine.Options) (*engine.Engine, error) {
 	f, err := vfs.Open(dir, nil)
 	if err == nil {
@@ -152,8 +149,8 @@ func create(dir string, opts engine.Options) (*engine.Engine, error) {
 		names, err = f.ReadDir(".")
 		err = errors.Join(err, f.Close())
 		switch {
-		case slices.Contains(names, unfinished):
-			return nil, fmt.Errorf("%w: %q has what an interrupted repair has left; remove it", engine.ErrExists, dir)
+		case slices.Contains(names, engine.Unfinished):
+			return nil, fmt.Errorf("%w: %q has what an interrupted backup or repair has left; remove it", engine.ErrExists, dir)
 		case len(names) > 0:
 			return nil, fmt.Errorf("%w: %q is not empty", engine.ErrExists, dir)
 		}
@@ -161,7 +158,7 @@ func create(dir string, opts engine.Options) (*engine.Engine, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	made, err := engine.Open(filepath.Join(dir, unfinished), opts)
+	made, err := engine.Open(filepath.Join(dir, engine.Unfinished), opts)
 	if err != nil {
 		err = errors.Join(err, discard(dir))
 	}
@@ -170,7 +167,7 @@ func create(dir string, opts engine.Options) (*engine.Engine, error) {
 
 // discard removes what create and finish have made in a directory that was empty.
 func discard(dir string) error {
-	sub := filepath.Join(dir, unfinished)
+	sub := filepath.Join(dir, engine.Unfinished)
 	for _, made := range []string{dir, sub} {
 		f, err := vfs.Open(made, nil)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -187,7 +184,7 @@ func discard(dir string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(f.Remove(unfinished), f.Close())
+	return errors.Join(f.Remove(engine.Unfinished), f.Close())
 }
 
 // finish moves the new database to its place, meta.bolt last.
@@ -197,12 +194,12 @@ func finish(dir string, hook vfs.Hook) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	names, err := f.ReadDir(unfinished)
+	names, err := f.ReadDir(engine.Unfinished)
 	if err != nil {
 		return err
 	}
 	names = slices.DeleteFunc(names, func(name string) bool { return name == engine.MetaName })
-	move := func(name string) error { return f.Rename(unfinished+"/"+name, name) }
+	move := func(name string) error { return f.Rename(engine.Unfinished+"/"+name, name) }
 	for _, name := range names {
 		if err := move(name); err != nil {
 			return err
@@ -214,7 +211,7 @@ func finish(dir string, hook vfs.Hook) (err error) {
 	if err := move(engine.MetaName); err != nil {
 		return err
 	}
-	return errors.Join(f.Remove(unfinished), f.SyncDir("."))
+	return errors.Join(f.Remove(engine.Unfinished), f.SyncDir("."))
 }
 
 // count fills in what the new database holds.

@@ -24,8 +24,9 @@ import (
 type Flush func() (lsn uint64, led bool, err error)
 
 // Backup writes a consistent copy of the database to directory dir, which must be empty or missing
-// and lie outside the database's own directory. The copy becomes a database with the last step, so
-// an interrupted backup cannot be mistaken for a complete one. An error before it leaves nothing.
+// and lie outside the database's own directory. The first file in it is engine.Unfinished, which
+// becomes its meta.bolt with the last step, so an interrupted backup cannot be mistaken for a
+// complete one, nor for an empty directory. An error before the last step leaves nothing.
 func Backup(ctx context.Context, db *engine.Engine, dir string, flush Flush) error {
 	if err := db.Begin(); err != nil {
 		return err
@@ -66,10 +67,17 @@ func Backup(ctx context.Context, db *engine.Engine, dir string, flush Flush) err
 
 var errNotEmpty = fmt.Errorf("%w: the directory is not empty", engine.ErrExists)
 
-// discard removes an incomplete copy, and its directory if that was made for it.
+// discard removes an incomplete copy, and its directory if that was made for it. The name that says
+// that the copy is incomplete goes last.
 func discard(to *vfs.FS, made bool) error {
-	if err := engine.Empty(to); err != nil || !made {
+	if err := engine.Empty(to); err != nil {
 		return err
+	}
+	if err := to.Remove(engine.Unfinished); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if !made {
+		return nil
 	}
 	parent, err := vfs.Open(filepath.Dir(to.Path()), nil)
 	if err != nil {
@@ -80,24 +88,23 @@ func discard(to *vfs.FS, made bool) error {
 
 // fill makes the copy in an empty directory. lsn and led are from the first flush.
 func fill(ctx context.Context, db *engine.Engine, to *vfs.FS, lsn uint64, led bool, flush Flush) error {
-	if err := engine.LayOut(to); err != nil {
-		return err
-	}
-	// The directories must be durable before meta.bolt makes the copy a database.
-	if err := to.SyncDir("."); err != nil {
-		return err
-	}
-	const fresh = engine.TmpDir + "/" + engine.MetaName
-	ver, from, err := copyStore(db, to, fresh, lsn)
+	ver, from, err := copyStore(db, to, engine.Unfinished, lsn)
 	for ver == nil && err == nil { // it gets the root of a flush a moment later, or none if the lead changes
 		if lsn, led, err = flush(); err == nil {
-			ver, from, err = copyStore(db, to, fresh, lsn)
+			ver, from, err = copyStore(db, to, engine.Unfinished, lsn)
 		}
 	}
 	if err != nil {
 		return err
 	}
 	defer db.Drop(ver)
+	// Without that name, empty directories look like a database that is being created.
+	if err := to.SyncDir("."); err != nil {
+		return err
+	}
+	if err := engine.LayOut(to); err != nil {
+		return err
+	}
 	for _, s := range ver.Files.Segments {
 		if err := copySegment(ctx, db, to, s); err != nil {
 			return err
@@ -111,10 +118,11 @@ func fill(ctx context.Context, db *engine.Engine, to *vfs.FS, lsn uint64, led bo
 			return err
 		}
 	}
-	if err := ver.Files.Store.SealCopy(to, fresh); err != nil {
+	// This syncs the names of the directories as well, which a database must have.
+	if err := ver.Files.Store.SealCopy(to, engine.Unfinished); err != nil {
 		return err
 	}
-	return to.Rename(fresh, engine.MetaName)
+	return to.Rename(engine.Unfinished, engine.MetaName)
 }
 
 // outside refuses a directory inside the database directory, whose files the database manages, and
