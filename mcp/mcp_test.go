@@ -212,6 +212,35 @@ func TestStructuredContent(t *testing.T) {
 	expect(t, string(structured), strings.Replace(want, "9007199254740993", "9007199254740992", 1)) // the client reads float64
 }
 
+// TestTypesOfNumbers: an agent sees which numbers are integers.
+func TestTypesOfNumbers(t *testing.T) {
+	vdb := database(t)
+	c, err := vdb.CreateCollection(t.Context(), "numbers", db.Schema{}, db.Metadata{"share": 1.0})
+	if err == nil {
+		_, err = c.Upsert(t.Context(), db.Document{ID: "a", Metadata: db.Metadata{"one": 1, "whole": 1.0, "in": []any{2.0, "<"}}})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := connect(t, NewServer(vdb, nil))
+	for tool, want := range map[string]string{
+		"get_documents":       `"metadata":{"in":[2.0,"\u003c"],"one":1,"whole":1.0}`,
+		"describe_collection": `"metadata":{"share":1.0}`,
+	} {
+		arguments := `{"collection":"numbers","ids":["a"]}`
+		if tool == "describe_collection" {
+			arguments = `{"collection":"numbers"}`
+		}
+		r, err := s.CallTool(t.Context(), &sdk.CallToolParams{Name: tool, Arguments: json.RawMessage(arguments)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := r.Content[0].(*sdk.TextContent).Text; !strings.Contains(got, want) {
+			t.Errorf("%s: %s, want %s in it", tool, got, want)
+		}
+	}
+}
+
 func TestTextWithoutIndex(t *testing.T) {
 	vdb := database(t)
 	c, err := vdb.CreateCollection(t.Context(), "bare", db.Schema{Lineage: db.Lineage{Provider: "hash", Model: "trigram-v1", Normalized: true}}, nil)

@@ -16,6 +16,7 @@ import (
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/exchange"
 	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/internal/docjson"
 	"github.com/vecbolt/vecbolt/rag/embed"
 )
 
@@ -87,13 +88,20 @@ func ids() *jsonschema.Schema {
 
 // A document is the part of a stored document that an answer contains.
 type document struct {
-	ID       string         `json:"id"`
-	Score    *float64       `json:"score,omitempty" jsonschema:"higher is better"`
-	Text     string         `json:"text,omitempty"`
-	Cut      int            `json:"text_bytes,omitempty" jsonschema:"length of the whole text in bytes, if text is only a part"`
-	Metadata map[string]any `json:"metadata,omitempty"`
-	Omitted  bool           `json:"metadata_omitted,omitempty" jsonschema:"the metadata does not fit into the answer"`
+	ID       string   `json:"id"`
+	Score    *float64 `json:"score,omitempty" jsonschema:"higher is better"`
+	Text     string   `json:"text,omitempty"`
+	Cut      int      `json:"text_bytes,omitempty" jsonschema:"length of the whole text in bytes, if text is only a part"`
+	Metadata metadata `json:"metadata,omitempty"`
+	Omitted  bool     `json:"metadata_omitted,omitempty" jsonschema:"the metadata does not fit into the answer"`
 }
+
+// metadata is encoded as it is stored: 1.0 stays 1.0, so an agent that writes it back changes no
+// type.
+type metadata map[string]any
+
+// MarshalJSON implements json.Marshaler.
+func (m metadata) MarshalJSON() ([]byte, error) { return docjson.AppendValue(nil, map[string]any(m)) }
 
 // An allowance is the number of bytes left for an answer and for the text of each document.
 type allowance struct{ left, text int }
@@ -114,7 +122,7 @@ func (a *allowance) document(d *db.Document, score *float64, passage string) (do
 		out.Text, out.Cut = cut(cmp.Or(passage, d.Text), n), len(d.Text)
 	}
 	a.left -= len(out.Text)
-	encoded, err := json.Marshal(d.Metadata)
+	encoded, err := json.Marshal(metadata(d.Metadata))
 	if err != nil {
 		return out, fmt.Errorf("document %q: %w", d.ID, err)
 	}
@@ -123,7 +131,7 @@ func (a *allowance) document(d *db.Document, score *float64, passage string) (do
 	case len(encoded) > min(MaxMetadata, a.left):
 		out.Omitted = true
 	default:
-		out.Metadata = d.Metadata
+		out.Metadata = metadata(d.Metadata)
 		a.left -= len(encoded)
 	}
 	return out, nil
@@ -187,19 +195,19 @@ type describeArgs struct {
 func (describeArgs) bound(p map[string]*jsonschema.Schema) { boundCollection(p) }
 
 type description struct {
-	Name      string         `json:"name"`
-	Documents int            `json:"documents"`
-	Dim       int            `json:"dim" jsonschema:"components of a vector; 0 before the first vector"`
-	Metric    string         `json:"metric" jsonschema:"cosine, dot, or l2 (the negated squared distance)"`
-	Provider  string         `json:"embedding_provider,omitempty"`
-	Model     string         `json:"embedding_model,omitempty"`
-	Words     bool           `json:"searches_words" jsonschema:"there is a full-text index: search and hybrid_search can search by words"`
-	Language  string         `json:"language,omitempty" jsonschema:"language of the full-text index"`
-	Embeds    bool           `json:"embeds_texts" jsonschema:"this server can embed texts: vectors are optional"`
-	Writable  bool           `json:"writable"`
-	Metadata  map[string]any `json:"metadata,omitempty" jsonschema:"metadata of the collection itself"`
-	Fields    []field        `json:"fields" jsonschema:"metadata fields found in a sample of documents, for use in conditions"`
-	Sampled   int            `json:"sampled" jsonschema:"documents in the sample"`
+	Name      string   `json:"name"`
+	Documents int      `json:"documents"`
+	Dim       int      `json:"dim" jsonschema:"components of a vector; 0 before the first vector"`
+	Metric    string   `json:"metric" jsonschema:"cosine, dot, or l2 (the negated squared distance)"`
+	Provider  string   `json:"embedding_provider,omitempty"`
+	Model     string   `json:"embedding_model,omitempty"`
+	Words     bool     `json:"searches_words" jsonschema:"there is a full-text index: search and hybrid_search can search by words"`
+	Language  string   `json:"language,omitempty" jsonschema:"language of the full-text index"`
+	Embeds    bool     `json:"embeds_texts" jsonschema:"this server can embed texts: vectors are optional"`
+	Writable  bool     `json:"writable"`
+	Metadata  metadata `json:"metadata,omitempty" jsonschema:"metadata of the collection itself"`
+	Fields    []field  `json:"fields" jsonschema:"metadata fields found in a sample of documents, for use in conditions"`
+	Sampled   int      `json:"sampled" jsonschema:"documents in the sample"`
 }
 
 type field struct {
@@ -234,8 +242,9 @@ func (s *service) describe(ctx context.Context, in describeArgs) (*description, 
 	if info.Schema.Text != nil {
 		out.Language = cmp.Or(info.Schema.Text.Language, "english")
 	}
-	if encoded, err := json.Marshal(info.Metadata); err == nil && len(encoded) <= MaxMetadata {
-		out.Metadata = info.Metadata
+	own := metadata(info.Metadata)
+	if encoded, err := json.Marshal(own); err == nil && len(encoded) <= MaxMetadata {
+		out.Metadata = own
 	}
 	fields, bytes := map[string]*field{}, 0
 	for d, err := range c.All(ctx, nil, db.WithMetadata) {
@@ -288,7 +297,7 @@ func (f *field) see(v any) {
 	if !shown || len(f.Examples) == sampleValues {
 		return
 	}
-	if example, err := json.Marshal(v); err == nil && !slices.Contains(f.Examples, string(example)) {
+	if example, err := docjson.AppendValue(nil, v); err == nil && !slices.Contains(f.Examples, string(example)) {
 		f.Examples = append(f.Examples, string(example))
 	}
 }

@@ -85,7 +85,7 @@ var imports = map[string][]string{
 	"internal/docjson": {"internal/document", "internal/jsontext"},
 	"internal/errtext": {},
 	"exchange":         {"db", "internal/docjson", "internal/vfs"},
-	"mcp": {"db", "filter", "exchange", "internal/errtext", "internal/jsontext", "rag", "rag/embed", "rag/knowledge", "rag/vectorize", "github.com/google/jsonschema-go/jsonschema",
+	"mcp": {"db", "filter", "exchange", "internal/docjson", "internal/errtext", "internal/jsontext", "rag", "rag/embed", "rag/knowledge", "rag/vectorize", "github.com/google/jsonschema-go/jsonschema",
 		"github.com/modelcontextprotocol/go-sdk/jsonrpc", "github.com/modelcontextprotocol/go-sdk/mcp"},
 	"store":            {"db", "filter", "internal/docjson", "internal/fusion", "simd", "text"},
 	"store/weaviate":   {"db", "filter", "internal/errtext", "store", "text", "github.com/google/uuid"},
