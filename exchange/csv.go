@@ -17,7 +17,7 @@ import (
 )
 
 // csvSource reads rows under a header of names (RFC 4180). The names are keys of ParseDocument: a
-// vector is a JSON array in its cell, metadata a JSON object, and null has its meaning. Other
+// vector is a JSON array in its cell, metadata a JSON object, and null removes either. Other
 // columns become fields of the metadata: int64 or float64 if the cell is a number of JSON,
 // otherwise a string. An empty cell is absent, and so is a column without a name, where some
 // programs write row numbers. In a quoted cell, encoding/csv reads the line break \r\n as \n.

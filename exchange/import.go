@@ -145,9 +145,9 @@ func send(ctx context.Context, batches chan<- batch, b batch) error {
 	}
 }
 
-// write writes and counts documents. Here alone is decided what becomes of each. All are stored
-// together. If one is refused, none of them is stored, and the halves are written one after the
-// other, until it is alone: the error need not say which one it is.
+// write stores and counts documents, all in one transaction. If the database refuses one, it stores
+// none, and write tries the halves one after the other until the refused document is alone: the
+// error need not name it. No other function skips or refuses a document.
 func (im *importer) write(ctx context.Context, docs []*ImportedDocument) error {
 	changes, counts, err := im.compare(ctx, docs)
 	if err != nil {

@@ -356,7 +356,7 @@ func TestRealCache(t *testing.T) {
 	}
 }
 
-// TestCellsOfCSV: which cell gives a part, and what is refused.
+// TestCellsOfCSV takes rows with empty cells, null, and several columns for one part.
 func TestCellsOfCSV(t *testing.T) {
 	const other = `key "n" is given both inside and outside of the metadata`
 	for _, tt := range []struct {

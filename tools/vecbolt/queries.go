@@ -158,5 +158,5 @@ func queriesOf(ctx context.Context, name string) iter.Seq2[[]float32, error] {
 	}
 }
 
-// noQueries is the error of an empty file: what it would measure or find is not what was asked for.
+// noQueries is the error of an empty file. Without queries, every measurement would pass.
 func noQueries(name string) error { return fmt.Errorf("%s contains no queries", name) }
