@@ -535,6 +535,15 @@ func TestHTTPRefuses(t *testing.T) {
 			t.Errorf("%s: status %d, %.200s", tt.name, status, text)
 		}
 	}
+	for id, want := range map[string]int{
+		"9007199254740991": http.StatusOK, "9007199254740993": http.StatusBadRequest, "1.5": http.StatusBadRequest,
+		`"9007199254740993"`: http.StatusOK,
+	} {
+		status, text := post(strings.NewReader(`{"jsonrpc":"2.0","method":"ping","id":`+id+`}`), func(*http.Request) {})
+		if status != want || want == http.StatusOK != strings.Contains(text, `"id":`+id) {
+			t.Errorf("id %s: status %d, %s", id, status, text)
+		}
+	}
 	if status, text := post(strings.NewReader(deletes), func(*http.Request) {}); status != http.StatusOK || !strings.Contains(text, `{"deleted":1}`) {
 		t.Errorf("a plain request: status %d, %s", status, text)
 	}

@@ -3,18 +3,12 @@ package mcp
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"crypto/sha256"
-	"crypto/subtle"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"runtime/debug"
 	"slices"
-	"strings"
-	"sync"
 
 	"github.com/google/jsonschema-go/jsonschema"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -104,72 +98,6 @@ func (s *service) addCollections(server *sdk.Server) {
 		add(server, "delete_documents", "Delete documents by id. Ids that do not exist are ignored.",
 			&sdk.ToolAnnotations{IdempotentHint: true, OpenWorldHint: new(bool)}, s.delete)
 	}
-}
-
-// HandlerFunc serves over streamable HTTP, without sessions. choose returns the server for a
-// request. The handler checks neither tokens nor hosts nor origins; the caller must.
-func HandlerFunc(choose func(*http.Request) *sdk.Server) http.Handler {
-	return trackRequests(sdk.NewStreamableHTTPHandler(choose, &sdk.StreamableHTTPOptions{
-		Stateless: true, JSONResponse: true, PropagateRequestCancellation: true, DisableLocalhostProtection: true}))
-}
-
-// requests maps the names of HTTP requests to their contexts. The SDK cancels a tool with its HTTP
-// request only for clients of its newest protocol. To cancel it for all clients, trackRequests
-// names each request in a header that tools can read, and keeps the context here.
-var requests sync.Map // request name to context.Context
-
-const requestName = "Vecbolt-Request"
-
-func trackRequests(h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		name := rand.Text()
-		requests.Store(name, r.Context())
-		defer requests.Delete(name)
-		r.Header = r.Header.Clone()
-		r.Header.Set(requestName, name) // overwrites a header from the client
-		h.ServeHTTP(w, r)
-	})
-}
-
-// follow returns a context that also ends when the HTTP request of the call ends, if there is one.
-func follow(ctx context.Context, req *sdk.CallToolRequest) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(ctx)
-	if req.Extra == nil {
-		return ctx, cancel
-	}
-	name := req.Extra.Header.Get(requestName)
-	request, ok := requests.Load(name)
-	if !ok {
-		if name != "" { // the request has ended already
-			cancel()
-		}
-		return ctx, cancel
-	}
-	stop := context.AfterFunc(request.(context.Context), cancel)
-	return ctx, func() { stop(); cancel() }
-}
-
-// Handler serves one server over streamable HTTP, without sessions. If token is not empty, requests
-// must have it as bearer token. Handler refuses requests from pages of other origins, and requests
-// to a loopback address by another host name.
-func Handler(server *sdk.Server, token string) http.Handler {
-	h := trackRequests(sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server },
-		&sdk.StreamableHTTPOptions{Stateless: true, JSONResponse: true, PropagateRequestCancellation: true}))
-	h = http.NewCrossOriginProtection().Handler(h)
-	if token == "" {
-		return h
-	}
-	want := sha256.Sum256([]byte(token)) // hashed, so that the comparison does not reveal the length
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		scheme, have, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-		got := sha256.Sum256([]byte(have))
-		if !strings.EqualFold(scheme, "Bearer") || subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
-			w.Header().Set("WWW-Authenticate", "Bearer")
-			http.Error(w, "a bearer token is required", http.StatusUnauthorized)
-			return
-		}
-		h.ServeHTTP(w, r)
-	})
 }
 
 // service implements the tools.

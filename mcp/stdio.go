@@ -156,7 +156,7 @@ func (c *stdioConn) accept(line inputLine) (jsonrpc.Message, *jsonrpc.Error) {
 		return invalid("the line is no object; batches are not supported")
 	}
 	if id := idOf(line.text); isChanged(id) {
-		return invalid("the id %s is no integer below 2^53", id)
+		return nil, changedID(id)
 	}
 	msg, err := jsonrpc.DecodeMessage(line.text)
 	if err != nil {
@@ -200,6 +200,11 @@ func isChanged(id json.RawMessage) bool {
 	return err != nil || n <= -1<<53 || n >= 1<<53
 }
 
+// changedID is the error for an id that isChanged.
+func changedID(id json.RawMessage) *jsonrpc.Error {
+	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: fmt.Sprintf("the id %.50s is no integer below 2^53", id)}
+}
+
 // reject answers a line with an error. The id is null unless the line has one that no request under
 // way has.
 func (c *stdioConn) reject(why *jsonrpc.Error, line []byte) error {
@@ -212,16 +217,21 @@ func (c *stdioConn) reject(why *jsonrpc.Error, line []byte) error {
 		sent = nil
 	}
 	c.mu.Unlock()
-	// EncodeMessage leaves out an id that is null, which JSON-RPC requires.
-	b, err := json.Marshal(struct {
-		Version string          `json:"jsonrpc"`
-		ID      json.RawMessage `json:"id"`
-		Error   *jsonrpc.Error  `json:"error"`
-	}{"2.0", sent, why})
+	b, err := encodeError(sent, why)
 	if err != nil {
 		return fmt.Errorf("mcp: %w", err)
 	}
 	return c.writeLine(b)
+}
+
+// encodeError returns an answer with an error. The id is null if it is nil: jsonrpc.EncodeMessage
+// leaves such an id out, which JSON-RPC requires.
+func encodeError(id json.RawMessage, why *jsonrpc.Error) ([]byte, error) {
+	return json.Marshal(struct {
+		Version string          `json:"jsonrpc"`
+		ID      json.RawMessage `json:"id"`
+		Error   *jsonrpc.Error  `json:"error"`
+	}{"2.0", id, why})
 }
 
 // Write implements sdk.Connection.

@@ -480,7 +480,7 @@ var freeGoroutines = map[string]struct {
 	"exchange/rows.go":              {1, "iter.Pull2 passes panics on to its caller, and reads no mapped memory"},
 	"internal/share/follower.go":    {1, "closes a connection"},
 	"internal/share/leader.go":      {2, "end the reading from a connection, and a connection"},
-	"mcp/server.go":                 {1, "ends a context"},
+	"mcp/http.go":                   {1, "ends a context"},
 	"mcp/stdio.go":                  {1, "reads what the user gave, into the heap, and is left behind while a read blocks"},
 	"server/slots.go":               {2, "recovers, and passes panics on to the goroutine of the request; ends a context"},
 	"server/listen.go":              {1, "http.Server recovers in its own goroutines, and maps nothing"},
