@@ -17,6 +17,8 @@ import (
 	"github.com/vecbolt/vecbolt/internal/nearest"
 )
 
+var promiseK = flag.Int("promise.k", 0, "result count of TestPromiseOutOfDistribution; 0: 1, 10, 100 and 1,000")
+
 var promiseFull = flag.Bool("promise.full", false,
 	"TestPromiseOutOfDistribution: all sets, every k and 400 queries of each kind; an hour")
 
@@ -145,6 +147,9 @@ func TestPromiseOutOfDistribution(t *testing.T) {
 	skipRecall(t)
 	only := regexp.MustCompile(*promiseOnly)
 	rows, queries, ks, targets := 4000, 60, []int{1, 10, 100, 1000}, []float64{0.8, 0.9, 0.98}
+	if *promiseK > 0 {
+		ks = []int{*promiseK}
+	}
 	if *promiseFull {
 		rows, queries, targets = *promiseRows, 400, []float64{0.8, 0.9, 0.95, 0.98, 0.99}
 	}

@@ -61,7 +61,11 @@ func (s *Search) planGraph(p *Probe, i int, g *graph.Graph) {
 	} else {
 		ok := false
 		w.recall = p.Recall
-		if w.setting, ok = g.Setting(w.recall, p.Need, p.Parts[i].Set != nil); !ok {
+		setting := g.Setting
+		if p.Least > engine.NegInf {
+			setting = g.SettingUpTo
+		}
+		if w.setting, ok = setting(w.recall, p.Need, p.Parts[i].Set != nil); !ok {
 			if s.Trace != nil {
 				because("no setting of the graph was measured to reach a recall of %v", w.recall)
 			}

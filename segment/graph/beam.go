@@ -168,6 +168,7 @@ type Buffer struct {
 	rank          int      // of the row that stopRatio and keepRatio refer to
 	stopRatio     float32  // see Setting
 	keepRatio     float32  // like stopRatio, for offering rows to the pool; 0: no bound
+	fewRatio      float32  // see Setting
 	bridge        *bridge  // nil: no node is left out
 	bridgeScratch bridgeScratch
 	heap          []simd.Neighbour
@@ -213,18 +214,22 @@ func (b *Buffer) start(rows, ef, near, front int) {
 	b.pool.reset(ef, front)
 	b.near.reset(near, 0)
 	b.heap, b.expanded = b.heap[:0], b.expanded[:0]
-	b.ef, b.stopRatio, b.keepRatio, b.bridge = ef, 0, 0, nil
+	b.ef, b.stopRatio, b.keepRatio, b.fewRatio, b.bridge = ef, 0, 0, 0, nil
 	b.look = firstLook
 	b.expected = none
 	b.stats = Stats{}
 }
 
-// within returns times the distance of the row of b.rank in p. This bound shrinks as nearer rows
-// are found. There is no bound if times is 0, or while p has fewer rows than b.rank.
+// within returns times the distance of the row of b.rank in p, or the bound of b.fewRatio if that
+// is farther. Both shrink as nearer rows are found. There is no bound if times is 0, or while p has
+// fewer rows than b.rank.
 func (b *Buffer) within(times float32, p *pool) float32 {
 	if times != 0 {
 		if dist, ok := p.within(b.rank); ok {
-			return times * dist
+			if b.fewRatio == 0 {
+				return times * dist
+			}
+			return max(times*dist, b.fewRatio*p.rows[few-1].Dist)
 		}
 	}
 	return math.MaxFloat32

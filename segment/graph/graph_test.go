@@ -682,6 +682,40 @@ func TestSetting(t *testing.T) {
 			t.Errorf("recall %g of %d: %+v, %v, want %+v, %v", c.recall, c.k, s, ok, c.want, c.ok)
 		}
 	}
+	// 2 to 9 rows need what 1 and 10 need, and an answer that may have any number of rows what each
+	// of these needs.
+	fewRatio := func(s Setting, ratio float32) Setting {
+		s.FewRatio = ratio
+		return s
+	}
+	dear := all
+	dear[0] = []level{lv(30, 1.25, 30, 0.875, 1), lv(120, 1.75, 110, 1, 1)}
+	whole := all
+	whole[0] = []level{lv(200, 0, 200, 0.875, 1)}
+	for _, c := range []struct {
+		levels   [len(calibrated)][]level
+		recall   float64
+		k        int
+		upTo, ok bool
+		want     Setting
+	}{
+		{dear, 0.75, 10, false, true, st(40, 1.25, 18)}, {dear, 0.75, 9, false, true, st(30, 1.25, 30)},
+		{dear, 0.75, 2, false, true, st(30, 1.25, 30)}, {dear, 0.9, 2, false, true, st(120, 1.75, 110)},
+		{dear, 0.75, 10, true, true, st(30, 1.25, 30)}, {dear, 0.75, 1, true, true, st(30, 1.25, 30)},
+		{dear, 0.8, 100, false, true, st(150, 1.25, 130)}, {dear, 0.8, 100, true, true, st(150, 0, 130)},
+		{dear, 0.75, 100, true, true, fewRatio(st(150, 1.25, 130), 1.25)}, {dear, 0.75, 300, true, true, fewRatio(st(300, 1.5, 300), 1.25)},
+		{whole, 0.75, 100, true, true, st(200, 0, 200)}, {whole, 0.9, 100, true, false, Setting{}},
+		{all, 0.8, 300, true, false, Setting{}},
+	} {
+		g := &Graph{levels: c.levels}
+		setting := g.Setting
+		if c.upTo {
+			setting = g.SettingUpTo
+		}
+		if s, ok := setting(c.recall, c.k, false); s != c.want || ok != c.ok {
+			t.Errorf("recall %g of %d, up to %v: %+v, %v, want %+v, %v", c.recall, c.k, c.upTo, s, ok, c.want, c.ok)
+		}
+	}
 	for _, c := range []struct {
 		levels [len(calibrated)][]level
 		ef, k  int
@@ -706,6 +740,9 @@ func TestSetting(t *testing.T) {
 	}
 	if s := st(10, 1.5, 8).Times(1.5); s != st(15, 1.75, 12) {
 		t.Errorf("%+v", s)
+	}
+	if s := fewRatio(st(10, 1.5, 8), 1.25).Times(2); s != fewRatio(st(20, 2, 16), 1.5) || s.String() != "ef 20, stop ratio 2 or 1.5 of the 10th row" {
+		t.Errorf("%+v: %[1]v", s)
 	}
 	if s := st(11, 0, 8).Times(1.5); s != st(17, 0, 12) {
 		t.Errorf("%+v", s)

@@ -20,7 +20,8 @@ type Query struct {
 	without uint32     // a row treated as absent, or none
 	bridge  *bridge    // bridge links around without; nil until they are needed
 
-	cold bool // see Cold
+	cold     bool    // see Cold
+	fewRatio float32 // of the setting of the search
 
 	y   []float32 // memory that Reset reuses
 	rec []byte
@@ -178,6 +179,7 @@ func (g *Graph) front(k int) int {
 // attempt walks, in the stages of the setting.
 func (q *Query) attempt(k int, s Setting, allowed bitset.Set, buf *Buffer) error {
 	first := s.stage()
+	q.fewRatio = s.FewRatio
 	switch {
 	case s.Within == 0:
 		return q.run(k, first, first, allowed, buf)
@@ -250,7 +252,7 @@ func (q *Query) startWith(k int, s Stage, allowed bitset.Set, front int, buf *Bu
 	buf.start(q.g.Len(), q.g.beam(k, s), near, front)
 	buf.marks = q.g.file != nil
 	buf.cold = q.cold && buf.marks
-	buf.rank = q.g.rank(k)
+	buf.rank, buf.fewRatio = q.g.rank(k), q.fewRatio
 	q.limit(k, s, buf)
 	if margin := q.g.margin(k); margin > 0 && s.StopRatio > 0 {
 		buf.keepRatio = max(s.StopRatio, margin)

@@ -1,13 +1,9 @@
 package graph
 
 import (
-	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math"
-	"slices"
-
-	"github.com/vecbolt/vecbolt/internal/fileformat"
 )
 
 // A Setting limits how far a search goes.
@@ -23,6 +19,10 @@ type Setting struct {
 	// have many rows at nearly the same distance. After Al-Jazzazi et al., "Distance adaptive beam
 	// search for provably accurate graph-based nearest neighbor search", 2025.
 	StopRatio float32
+
+	// FewRatio, if it is not 0, keeps a search with a stopping ratio from ending while the next
+	// candidate is nearer than FewRatio times the squared distance of the 10th nearest so far.
+	FewRatio float32
 
 	// Within, if it is not 0, is a squared distance: if the row to which StopRatio refers is
 	// farther, the search goes on with Beyond. Queries far from all rows need wider searches than
@@ -68,9 +68,12 @@ func (s Stage) times(n float64) Stage {
 func (s Setting) stage() Stage { return Stage{s.EF, s.StopRatio} }
 
 // String returns the setting as "ef 20, stop ratio 1.08", or as "ef 20, stop ratio 1.08 (far from
-// all rows: ef 100, stop ratio 1.12)", or "(far from all rows, or between groups: ...)".
+// all rows: ef 100, stop ratio 1.12)", or "(far from all rows, or between groups: ...)", or as "ef
+// 200, stop ratio 1.03 or 1.27 of the 10th row".
 func (s Setting) String() string {
 	switch {
+	case s.FewRatio > 0:
+		return fmt.Sprintf("%v or %.4g of the 10th row", s.stage(), s.FewRatio)
 	case s.Within == 0:
 		return s.stage().String()
 	case s.Spread == 0:
@@ -85,6 +88,9 @@ func (s Setting) Times(n float64) Setting {
 	s.nodes *= n
 	first := s.stage().times(n)
 	s.EF, s.StopRatio = first.EF, first.StopRatio
+	if s.FewRatio > 0 {
+		s.FewRatio = 1 + (s.FewRatio-1)*float32(n)
+	}
 	s.Beyond = s.Beyond.times(n)
 	return s
 }
@@ -104,6 +110,8 @@ var calibrated = [...]int{1, 10, 100, 300, 1000}
 const (
 	always     = 3 // columns that every calibration has
 	rowsPerHit = 3 // a further column is measured if the graph has at least k times as many rows
+
+	few = 10 // rank that Setting.FewRatio refers to
 )
 
 // columns returns how many columns of calibrated have levels.
@@ -255,93 +263,4 @@ func encodeLevels(tables *[len(calibrated)][]level) []uint32 {
 		}
 	}
 	return words
-}
-
-// Setting returns the cheapest setting that was measured to give the recall in searches for k
-// results. Recall is a mean over queries of one kind, whether they resemble the rows or not: every
-// kind gets it. filtered is for searches under a filter. ok is false if no setting reached it.
-func (g *Graph) Setting(recall float64, k int, filtered bool) (s Setting, ok bool) {
-	// No interpolation: where a whole cluster comes into view, recall rises in a step.
-	i, times := g.column(k)
-	for _, l := range g.levels[i] { // the cheapest first
-		if float64(l.recall) >= recall && (l.within == 0 || times == 1 && !filtered) {
-			return l.setting(k, times), true
-		}
-	}
-	return Setting{}, false
-}
-
-// Covers reports whether searches for k rows have the recall of Setting under a filter that allows
-// this many rows and is independent of them. Their k best rows lie among more of all rows. For Dot
-// these can be so short, beside the longest, that codes cannot tell their products apart. So a
-// setting must give the recall in searches for nearly that many rows, too.
-func (g *Graph) Covers(recall float64, k, allowed int) bool {
-	const slack = 2 // more rows than that are scored
-	if g.head.ident.Metric != fileformat.Dot {
-		return true
-	}
-	among := int(float64(k) * float64(g.Len()) / float64(max(1, allowed)) / slack)
-	if among <= k {
-		return true
-	}
-	_, ok := g.Setting(recall, among, true)
-	return ok && among <= calibrated[g.columns()-1]
-}
-
-// A wholeBeam is a beam width with the recall of searches that expand the whole beam.
-type wholeBeam struct {
-	ef     int
-	recall float32
-}
-
-// wholeBeams returns the beams of some levels, narrowest first: each has a higher recall than all
-// narrower ones.
-func wholeBeams(levels []level) []wholeBeam {
-	var all, kept []wholeBeam
-	for _, l := range levels {
-		all = append(all, wholeBeam{l.ef, l.whole})
-	}
-	slices.SortFunc(all, func(a, b wholeBeam) int { return cmp.Or(a.ef-b.ef, cmp.Compare(b.recall, a.recall)) })
-	recall := float32(0)
-	for _, b := range all {
-		if b.recall > recall {
-			kept, recall = append(kept, b), b.recall
-		}
-	}
-	return kept
-}
-
-// setLevels sets the levels of a column of the calibration.
-func (g *Graph) setLevels(column int, levels []level) {
-	g.levels[column], g.whole[column] = levels, wholeBeams(levels)
-}
-
-// Recall returns the measured recall of searches for k results with a beam width of at most ef, of
-// one stage and without early stopping. It is 0 if nothing is known.
-func (g *Graph) Recall(ef, k int) float64 {
-	i, times := g.column(k)
-	if ef < k {
-		return 0
-	}
-	recall := float32(0)
-	for _, b := range g.whole[i] {
-		if float64(b.ef)*times > float64(ef) {
-			break
-		}
-		recall = b.recall
-	}
-	return float64(recall)
-}
-
-// margin returns the factor on the squared code distance of the k-th row within which further rows
-// are worth scoring; 0: there is no such bound.
-func (g *Graph) margin(k int) float32 {
-	i, _ := g.column(k)
-	m := g.head.margins[i]
-	if i > 0 && k < calibrated[i] && m > 0 { // the nearer rows are, the less codes tell
-		if m = max(m, g.head.margins[i-1]); g.head.margins[i-1] == 0 {
-			m = 0
-		}
-	}
-	return m
 }
