@@ -8,6 +8,7 @@ package bases
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -145,7 +146,7 @@ func (s *service) translate(r *http.Request, err error) error {
 	is := func(target error) bool { return errors.Is(err, target) }
 	var failed *embed.Error
 	switch {
-	case errors.As(err, new(*rest.Error)):
+	case errors.As(err, new(*rest.Error)), is(context.Canceled): // the client has gone
 		return err
 	case is(knowledge.ErrNotFound):
 		if _, missing := s.engine.Config(name); missing != nil {

@@ -1,6 +1,8 @@
 package bases_test
 
 import (
+	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -38,6 +40,7 @@ type service struct {
 	url    string
 	files  string
 	model  string // its URL
+	web    *httptest.Server
 	log    record
 }
 
@@ -81,6 +84,12 @@ func start(t *testing.T) *service {
 		switch {
 		case strings.Contains(string(body), "broken"):
 			http.Error(w, "no such model", http.StatusInternalServerError)
+		case strings.Contains(string(body), "for ever"):
+			fmt.Fprintln(w, `{"message":{"content":"Cats "}}`)
+			if err := http.NewResponseController(w).Flush(); err != nil {
+				t.Error(err)
+			}
+			<-r.Context().Done()
 		case strings.Contains(string(body), `"stream":true`):
 			fmt.Fprintln(w, `{"message":{"content":"Cats "}}`)
 			fmt.Fprintln(w, `{"message":{"content":"do [1]."},"done":true,"prompt_eval_count":7,"eval_count":2}`)
@@ -88,7 +97,7 @@ func start(t *testing.T) *service {
 			fmt.Fprintln(w, `{"message":{"content":"Cats do [1]."},"prompt_eval_count":7,"eval_count":2}`)
 		}
 	}))
-	s.url, s.model = web.URL, model.URL
+	s.url, s.model, s.web = web.URL, model.URL, web
 	t.Cleanup(func() {
 		web.Close()
 		model.Close()
@@ -327,6 +336,34 @@ func TestBrokenConfig(t *testing.T) {
 	}
 	s.expect(reader, 400, "POST", "/bases/pets/query", `{"question":"x"}`, `^{"error":"config.yaml: invalid configuration: unknown key \\"topk\\": the nearest is \\"top_k\\""}`)
 	s.expect(reader, 200, "GET", "/bases", "", `"error":"config.yaml cannot be read"`)
+}
+
+// A client that leaves in the middle of an answer is no failure of the model.
+func TestAskAndLeave(t *testing.T) {
+	s := start(t).learnt()
+	s.configure(map[string]any{"chat": "ollama", "chat_url": s.model, "chat_model": "m"})
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	req, err := http.NewRequestWithContext(ctx, "POST", s.url+"/bases/pets/ask", strings.NewReader(`{"question":"who purrs for ever?","stream":true}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+reader)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	for lines := bufio.NewScanner(resp.Body); !strings.Contains(lines.Text(), "Cats "); {
+		if !lines.Scan() {
+			t.Fatal("the answer ended: ", lines.Err())
+		}
+	}
+	leave()
+	s.web.Close() // waits for the request
+	if entry := s.log.String(); strings.Contains(entry, "level=ERROR") || !strings.Contains(entry, "canceled") {
+		t.Errorf("the log: %s", entry)
+	}
 }
 
 // TestLinksOutside learns nothing that a symbolic link leads to.
