@@ -143,6 +143,44 @@ func TestRepair(t *testing.T) {
 	check(t, fixed)
 }
 
+// TestRepairWithoutASegment repairs a database whose only segment is gone: texts and metadata stay.
+func TestRepairWithoutASegment(t *testing.T) {
+	for name, replace := range map[string]func(path string) error{
+		"removed":                  func(string) error { return nil },
+		"a directory in its place": func(path string) error { return os.Mkdir(path, 0o700) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, to := t.TempDir(), filepath.Join(t.TempDir(), "repaired")
+			vdb := open(t, dir, nil)
+			c := collection(t, vdb, "c", Schema{Dim: 2})
+			want := map[string]Document{}
+			for _, id := range []string{"a", "b"} {
+				upsert(t, c, Document{ID: id, Text: "text of " + id, Vector: []float32{1, 2}, Metadata: Metadata{"k": id}})
+				want[id] = Document{ID: id, Text: "text of " + id, Metadata: Metadata{"k": id}}
+			}
+			if err := vdb.Close(); err != nil {
+				t.Fatal(err)
+			}
+			segment := filepath.Join(dir, "seg", "00000001.vec")
+			if err := os.Remove(segment); err != nil {
+				t.Fatal(err)
+			}
+			if err := replace(segment); err != nil {
+				t.Fatal(err)
+			}
+			r, err := Repair(t.Context(), dir, to)
+			if err != nil || len(r.Lost) != 2 || r.Lost[0].What != "vector" {
+				t.Fatalf("%+v, %v", r, err)
+			}
+			fixed := open(t, to, nil)
+			if diff := cmp.Diff(want, dump(t, collection(t, fixed, "c", Schema{}))); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+			check(t, fixed)
+		})
+	}
+}
+
 func flip(t *testing.T, name string, off int64) {
 	t.Helper()
 	f, err := os.OpenFile(name, os.O_RDWR, 0)

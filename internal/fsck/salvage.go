@@ -11,6 +11,7 @@ import (
 	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/meta"
+	"github.com/vecbolt/vecbolt/internal/vfs"
 	"github.com/vecbolt/vecbolt/segment"
 )
 
@@ -78,8 +79,11 @@ func (s *salvager) damaged(info segment.Info) error {
 			return s.put(s.name, d, vec)
 		})
 	})
-	var corrupt *fileformat.CorruptError
-	if errors.As(err, &corrupt) || errors.Is(err, fs.ErrNotExist) {
+	var (
+		corrupt *fileformat.CorruptError
+		other   *vfs.NotRegularError
+	)
+	if errors.As(err, &corrupt) || errors.As(err, &other) || errors.Is(err, fs.ErrNotExist) {
 		return nil // nothing can be saved of it; its documents are reported
 	}
 	return err
