@@ -61,11 +61,12 @@ func (s *Search) planGraph(p *Probe, i int, g *graph.Graph) {
 	} else {
 		ok := false
 		w.recall = p.Recall
-		setting := g.Setting
-		if p.Least > engine.NegInf {
-			setting = g.SettingUpTo
+		if filtered := p.Parts[i].Set != nil; p.Least > engine.NegInf {
+			w.setting, ok = g.SettingUpTo(w.recall, p.Need, filtered)
+		} else {
+			w.setting, ok = g.Setting(w.recall, p.Need, filtered)
 		}
-		if w.setting, ok = setting(w.recall, p.Need, p.Parts[i].Set != nil); !ok {
+		if !ok {
 			if s.Trace != nil {
 				because("no setting of the graph was measured to reach a recall of %v", w.recall)
 			}
