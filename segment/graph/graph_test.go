@@ -682,8 +682,8 @@ func TestSetting(t *testing.T) {
 			t.Errorf("recall %g of %d: %+v, %v, want %+v, %v", c.recall, c.k, s, ok, c.want, c.ok)
 		}
 	}
-	// 2 to 9 rows need what 1 and 10 need, and an answer that may have any number of rows what each
-	// of these needs.
+	// 2 and 3 rows need what 1 and 10 need. An answer that may have any number of rows needs what
+	// each of these numbers needs.
 	fewRatio := func(s Setting, ratio float32) Setting {
 		s.FewRatio = ratio
 		return s
@@ -699,8 +699,8 @@ func TestSetting(t *testing.T) {
 		upTo, ok bool
 		want     Setting
 	}{
-		{dear, 0.75, 10, false, true, st(40, 1.25, 18)}, {dear, 0.75, 9, false, true, st(30, 1.25, 30)},
-		{dear, 0.75, 2, false, true, st(30, 1.25, 30)}, {dear, 0.9, 2, false, true, st(120, 1.75, 110)},
+		{dear, 0.75, 10, false, true, st(40, 1.25, 18)}, {dear, 0.75, 4, false, true, st(40, 1.25, 18)},
+		{dear, 0.75, 3, false, true, st(30, 1.25, 30)}, {dear, 0.9, 2, false, true, st(120, 1.75, 110)},
 		{dear, 0.75, 10, true, true, st(30, 1.25, 30)}, {dear, 0.75, 1, true, true, st(30, 1.25, 30)},
 		{dear, 0.8, 100, false, true, st(150, 1.25, 130)}, {dear, 0.8, 100, true, true, st(150, 0, 130)},
 		{dear, 0.75, 100, true, true, fewRatio(st(150, 1.25, 130), 1.25)}, {dear, 0.75, 300, true, true, fewRatio(st(300, 1.5, 300), 1.25)},

@@ -12,7 +12,7 @@ import (
 // kind gets it. filtered is for searches under a filter. ok is false if no setting reached it.
 func (g *Graph) Setting(recall float64, k int, filtered bool) (s Setting, ok bool) {
 	i, times := g.column(k)
-	if k < calibrated[i] && i == 1 { // 2 to 9 results: measured for 1 and 10
+	if i == 1 && k*k < calibrated[i] { // 2 or 3 results are nearer to 1 than to 10
 		return g.settingUpTo(i, recall, k, filtered)
 	}
 	return g.settingOf(i, recall, k, filtered || times > 1)
