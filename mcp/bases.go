@@ -45,7 +45,7 @@ func (s *service) base(name string, err error) error {
 	if slices.Contains(names, name) {
 		return fmt.Errorf("%w: base %q was never learnt", knowledge.ErrNotFound, name)
 	}
-	return fmt.Errorf("%w; existing bases: %q", knowledge.ErrNotFound, names[:min(len(names), MaxDocuments)])
+	return fmt.Errorf("%w: base %.100q; existing bases: %q", knowledge.ErrNotFound, name, names[:min(len(names), MaxDocuments)])
 }
 
 func boundBase(p map[string]*jsonschema.Schema) {

@@ -82,9 +82,9 @@ func TestBases(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct{ tool, arguments, want string }{
-		{"query_base", `{"base":"none","question":"x"}`, `existing bases: ["pets"]`},
-		{"describe_base", `{"base":"none"}`, `existing bases: ["pets"]`},
-		{"configure_base", `{"base":"none","set":{"top_k":1}}`, `existing bases: ["pets"]`},
+		{"query_base", `{"base":"none","question":"x"}`, `base "none"; existing bases: ["pets"]`},
+		{"describe_base", `{"base":"none"}`, `base "none"; existing bases: ["pets"]`},
+		{"configure_base", `{"base":"none","set":{"top_k":1}}`, `base "none"; existing bases: ["pets"]`},
 		{"query_base", `{"base":"pets","question":"x","set":{"chat_url":"http://localhost:1"}}`, `chat_url`},
 		{"create_base", `{"base":"x","set":{"provider":"openai"}}`, `provider`},
 		{"create_base", `{"base":"pets"}`, `exists`},
