@@ -700,9 +700,9 @@ func TestSetting(t *testing.T) {
 		want     Setting
 	}{
 		{dear, 0.75, 10, false, true, st(40, 1.25, 18)}, {dear, 0.75, 4, false, true, st(40, 1.25, 18)},
-		{dear, 0.75, 3, false, true, st(30, 1.25, 30)}, {dear, 0.9, 2, false, true, st(120, 1.75, 110)},
-		{dear, 0.75, 10, true, true, st(30, 1.25, 30)}, {dear, 0.75, 1, true, true, st(30, 1.25, 30)},
-		{dear, 0.8, 100, false, true, st(150, 1.25, 130)}, {dear, 0.8, 100, true, true, st(150, 0, 130)},
+		{dear, 0.75, 3, false, true, st(40, 1.25, 30)}, {dear, 0.9, 2, false, true, st(120, 0, 120)},
+		{dear, 0.75, 10, true, true, st(40, 1.25, 30)}, {dear, 0.75, 1, true, true, st(30, 1.25, 30)},
+		{dear, 0.8, 100, false, true, st(150, 1.25, 130)}, {dear, 0.8, 100, true, true, st(150, 0, 150)},
 		{dear, 0.75, 100, true, true, fewRatio(st(150, 1.25, 130), 1.25)}, {dear, 0.75, 300, true, true, fewRatio(st(300, 1.5, 300), 1.25)},
 		{whole, 0.75, 100, true, true, st(200, 0, 200)}, {whole, 0.9, 100, true, false, Setting{}},
 		{all, 0.8, 300, true, false, Setting{}},
@@ -772,6 +772,22 @@ func TestSetting(t *testing.T) {
 	}
 	if got := g.Recall(99, 10); got != 0 {
 		t.Errorf("a level of two stages tells a recall of %g for ef 99", got)
+	}
+	// What is easy for both ends with the first stage, and a scan is the widest stage.
+	one := Setting{EF: 20, StopRatio: 1.25, Within: 1, Spread: 0.5, nodes: 10}
+	for _, c := range []struct{ s, t, want Setting }{
+		{one, st(30, 1.5, 12), Setting{EF: 30, StopRatio: 1.5, Within: 1, Spread: 0.5, nodes: 12}},
+		{st(30, 1.5, 12), one, Setting{EF: 30, StopRatio: 1.5, Within: 1, Spread: 0.5, nodes: 12}},
+		{one, Setting{EF: 10, StopRatio: 1.5, Within: 2, Spread: 1, Beyond: Stage{40, 1.25}, nodes: 8},
+			Setting{EF: 20, StopRatio: 1.5, Within: 1, Spread: 1, nodes: 10}},
+		{Setting{EF: 10, StopRatio: 1.5, Within: 2, Beyond: Stage{40, 1.25}, nodes: 8}, st(30, 1.125, 12),
+			Setting{EF: 30, StopRatio: 1.5, Within: 2, Beyond: Stage{40, 1.25}, nodes: 12}},
+		{Setting{EF: 10, StopRatio: 1.5, Within: 2, Beyond: Stage{40, 1.25}, nodes: 8}, st(50, 0, 50),
+			Setting{EF: 50, Within: 2, Beyond: Stage{50, 0}, nodes: 50}},
+	} {
+		if got := c.s.and(c.t); got != c.want {
+			t.Errorf("%v and %v: %+v, want %+v", c.s, c.t, got, c.want)
+		}
 	}
 	// Files of earlier versions do not say how far usual searches go.
 	for nodes, want := range map[float32]float64{5: 5, 12: 12, 1000: 1.4 * math.Pow(1000, 0.8)} {

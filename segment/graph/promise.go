@@ -28,41 +28,72 @@ func (g *Graph) SettingUpTo(recall float64, k int, filtered bool) (s Setting, ok
 
 // settingUpTo is SettingUpTo for k results of a column.
 func (g *Graph) settingUpTo(column int, recall float64, k int, single bool) (s Setting, ok bool) {
-	if column > 1 {
-		return g.settingWithFew(column, recall, k)
-	}
-	one, fine := g.settingOf(0, recall, k, single)
-	s, ok = g.settingOf(column, recall, k, single)
-	switch {
-	case !ok || !fine:
+	single = single || column > 1 // rows of one rank tell whether a query is easy
+	if s, ok = g.settingOf(column, recall, k, single); !ok {
 		return Setting{}, false
-	case one.nodes > s.nodes: // the same searches: the wider setting is right for both
-		return one, true
 	}
-	return s, true
-}
-
-// settingWithFew returns a setting of one stage for k results of a column that goes as far as those
-// for 1 and 10.
-func (g *Graph) settingWithFew(column int, recall float64, k int) (s Setting, ok bool) {
-	s, ok = g.settingOf(column, recall, k, true)
-	for i := 0; ok && calibrated[i] <= few; i++ {
-		var fewer Setting
-		if fewer, ok = g.settingOf(i, recall, k, true); !ok {
+	for i := 0; i < column && calibrated[i] <= few; i++ {
+		fewer, ok := g.settingOf(i, recall, k, single)
+		if !ok {
 			return Setting{}, false
 		}
-		s.EF, s.nodes = max(s.EF, fewer.EF), max(s.nodes, fewer.nodes)
-		if s.FewRatio = max(s.FewRatio, fewer.StopRatio); fewer.StopRatio == 0 {
-			s.StopRatio = 0
+		if column > 1 { // its stopping ratio refers to another row
+			if fewer.StopRatio == 0 {
+				s.StopRatio = 0
+			}
+			s.FewRatio, fewer.StopRatio = max(s.FewRatio, fewer.StopRatio), s.StopRatio
 		}
-		if s.measured != nil && fewer.measured != nil {
-			s.measured = s.measured.worse(fewer.measured)
-		}
+		s = s.and(fewer)
 	}
 	if s.StopRatio == 0 { // it expands the whole beam
 		s.FewRatio = 0
 	}
-	return s, ok
+	return s, true
+}
+
+// and returns a setting that goes as far as both for every query. Their ratios refer to the same
+// row.
+func (s Setting) and(t Setting) Setting {
+	first := s.stage().and(t.stage())
+	if s.Within > 0 || t.Within > 0 {
+		s.Beyond = s.last().and(t.last())
+		s.Spread = max(s.Spread, t.Spread)
+		if s.Within == 0 || t.Within > 0 && t.Within < s.Within {
+			s.Within = t.Within
+		}
+	}
+	s.EF, s.StopRatio, s.nodes = first.EF, first.StopRatio, max(s.nodes, t.nodes)
+	if s.StopRatio == 0 {
+		s.nodes = float64(s.EF)
+	}
+	if s.measured != nil && t.measured != nil {
+		s.measured = s.measured.worse(t.measured)
+	}
+	return s
+}
+
+// last returns the stage that ends the search for a hard query.
+func (s Setting) last() Stage {
+	if s.Within == 0 {
+		return s.stage()
+	}
+	return s.Beyond
+}
+
+// and returns a stage that goes as far as both.
+func (s Stage) and(t Stage) Stage {
+	if s == (Stage{}) || t == (Stage{}) { // a scan
+		return Stage{}
+	}
+	return Stage{max(s.EF, t.EF), wider(s.StopRatio, t.StopRatio)}
+}
+
+// wider returns the stopping ratio that ends a search later; 0 does not end it.
+func wider(a, b float32) float32 {
+	if a == 0 || b == 0 {
+		return 0
+	}
+	return max(a, b)
 }
 
 // worse returns what the worse of two settings found.
