@@ -143,34 +143,45 @@ func TestRepair(t *testing.T) {
 	check(t, fixed)
 }
 
-// TestRepairWithoutASegment repairs a database whose only segment is gone: texts and metadata stay.
+// TestRepairWithoutASegment repairs a database whose only segment is gone, or has the vectors of
+// another database: texts and metadata stay, without vectors.
 func TestRepairWithoutASegment(t *testing.T) {
-	for name, replace := range map[string]func(path string) error{
-		"removed":                  func(string) error { return nil },
-		"a directory in its place": func(path string) error { return os.Mkdir(path, 0o700) },
+	fill := func(t *testing.T, vec []float32) (dir, segment string) {
+		dir = t.TempDir()
+		vdb := open(t, dir, nil)
+		c := collection(t, vdb, "c", Schema{Dim: 2})
+		for _, id := range []string{"a", "b"} {
+			upsert(t, c, Document{ID: id, Text: "text of " + id, Vector: vec, Metadata: Metadata{"k": id}})
+		}
+		if err := vdb.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return dir, filepath.Join(dir, "seg", "00000001.vec")
+	}
+	for name, replace := range map[string]func(t *testing.T, path string) error{
+		"removed":                  func(*testing.T, string) error { return nil },
+		"a directory in its place": func(_ *testing.T, path string) error { return os.Mkdir(path, 0o700) },
+		"of another database": func(t *testing.T, path string) error {
+			_, other := fill(t, []float32{3, 4})
+			return os.Rename(other, path)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir, to := t.TempDir(), filepath.Join(t.TempDir(), "repaired")
-			vdb := open(t, dir, nil)
-			c := collection(t, vdb, "c", Schema{Dim: 2})
-			want := map[string]Document{}
-			for _, id := range []string{"a", "b"} {
-				upsert(t, c, Document{ID: id, Text: "text of " + id, Vector: []float32{1, 2}, Metadata: Metadata{"k": id}})
-				want[id] = Document{ID: id, Text: "text of " + id, Metadata: Metadata{"k": id}}
-			}
-			if err := vdb.Close(); err != nil {
-				t.Fatal(err)
-			}
-			segment := filepath.Join(dir, "seg", "00000001.vec")
+			dir, segment := fill(t, []float32{1, 2})
 			if err := os.Remove(segment); err != nil {
 				t.Fatal(err)
 			}
-			if err := replace(segment); err != nil {
+			if err := replace(t, segment); err != nil {
 				t.Fatal(err)
 			}
+			to := filepath.Join(t.TempDir(), "repaired")
 			r, err := Repair(t.Context(), dir, to)
 			if err != nil || len(r.Lost) != 2 || r.Lost[0].What != "vector" {
 				t.Fatalf("%+v, %v", r, err)
+			}
+			want := map[string]Document{}
+			for _, id := range []string{"a", "b"} {
+				want[id] = Document{ID: id, Text: "text of " + id, Metadata: Metadata{"k": id}}
 			}
 			fixed := open(t, to, nil)
 			if diff := cmp.Diff(want, dump(t, collection(t, fixed, "c", Schema{}))); diff != "" {

@@ -111,12 +111,12 @@ const rebuilt = engine.TmpDir + "/" + engine.MetaName + ".rebuilt"
 // damaged.
 func (r *repairer) rebuild(w *meta.Wreck) (err error) {
 	r.wreck = w
-	for _, err := range w.Problems {
-		r.report.problem(err)
-	}
-	if w.Stale {
+	if w.Stale { // first: of many problems the last ones are left out
 		r.report.problem(&fileformat.CorruptError{File: engine.MetaName, Offset: -1,
 			Err: errors.New("free pages cannot be told from others: what was deleted or replaced may be back")})
+	}
+	for _, err := range w.Problems {
+		r.report.problem(err)
 	}
 	if err := w.WriteTo(r.dst.FS, rebuilt); err != nil {
 		return err

@@ -65,7 +65,11 @@ func (s *salvager) run(infos []segment.Info) error {
 
 // damaged saves the rows of a segment that are provably intact.
 func (s *salvager) damaged(info segment.Info) error {
-	_, err := segment.Salvage(s.ctx, s.fs, segment.FileName(info.ID), info, func(num uint64, vec []float32) error {
+	name := segment.FileName(info.ID)
+	if db, found, err := segment.ReadHeader(s.fs, name); err == nil && (db != s.state.DB || found.CRC != info.CRC) {
+		return nil // another file: intact vectors, but not those of these documents
+	}
+	_, err := segment.Salvage(s.ctx, s.fs, name, info, func(num uint64, vec []float32) error {
 		return s.store.View(func(tx *meta.Tx) error {
 			b, ok, err := tx.Document(s.coll, num)
 			if err != nil || !ok {
