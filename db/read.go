@@ -63,7 +63,7 @@ func (c *Collection) search(ctx context.Context, queries []Query, results []*Res
 //
 // weights are the weights of the queries in order; without any, all are 1. K, Offset,
 // Select and Snippet of the first query apply. A snippet answers the text that ranks the
-// hit best.
+// hit best. Result.Matched counts the matches of the query that has most.
 func (c *Collection) SearchFused(ctx context.Context, queries []Query, weights ...float64) (*Result, error) {
 	ver, v, done, err := c.begin(ctx, "search")
 	if err != nil {

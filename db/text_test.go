@@ -805,3 +805,21 @@ func TestTextConcurrent(t *testing.T) {
 	wait.Wait()
 	check(t, vdb)
 }
+
+// Where no document has anything of the text, all scores are 0, and MMR still chooses hits that
+// differ.
+func TestMMROfZeroScores(t *testing.T) {
+	c := collection(t, open(t, t.TempDir(), nil), "c", Schema{Dim: 2, Text: &TextIndex{}})
+	for i := range 20 {
+		d := Document{ID: fmt.Sprintf("%02d", i), Vector: []float32{1, 0}, Text: "a text"}
+		if i == 10 {
+			d.Vector = []float32{0, 1}
+		}
+		upsert(t, c, d)
+	}
+	r := mustSearch(t, c, Query{Near: Vector{1, 0}, Text: "nothing", Fusion: Fusion{Text: 1}, K: 2,
+		MMR: &MMR{Lambda: 0, Fetch: 20}, Accuracy: Exact})
+	if len(r.Hits) != 2 || r.Hits[0].Score != 0 || r.Hits[1].ID != "10" {
+		t.Errorf("%+v", r.Hits)
+	}
+}

@@ -67,7 +67,7 @@ func (s *salvager) run(infos []segment.Info) error {
 func (s *salvager) damaged(info segment.Info) error {
 	name := segment.FileName(info.ID)
 	if db, found, err := segment.ReadHeader(s.fs, name); err == nil && (db != s.state.DB || found.CRC != info.CRC) {
-		return nil // another file: intact vectors, but not those of these documents
+		return nil // another file, with intact vectors of other documents
 	}
 	_, err := segment.Salvage(s.ctx, s.fs, name, info, func(num uint64, vec []float32) error {
 		return s.store.View(func(tx *meta.Tx) error {

@@ -100,8 +100,7 @@ type suspect struct {
 	*WhyNot
 	doc     Row
 	matches bool
-	better  int             // number of matching documents ahead of it
-	equal   []nearest.Place // matching rows of the same score
+	better  int // number of matching documents ahead of it
 }
 
 // whyNot explains the ranks of documents. It must be called inside Engine.Guard.
@@ -220,6 +219,11 @@ func (s *search) metadata(at nearest.Place) (m map[string]any, err error) {
 // countBetter counts the rows ahead of each suspect by a scan of all matching rows. The
 // float32 score decides most comparisons; only close ones need the true score.
 func (s *search) countBetter(p *probe, suspects []*suspect) error {
+	var scores []float64
+	for _, x := range suspects {
+		scores = append(scores, x.doc.Score)
+	}
+	all := newStanding(scores)
 	raw, fast := make([]float32, engine.ChunkBytes/4), p.Scorer.Fast()
 	for i, part := range s.view.Parts {
 		if part.Dim == 0 {
@@ -241,45 +245,28 @@ func (s *search) countBetter(p *probe, suspects []*suspect) error {
 			}
 			fast.KernelRows(raw[:hi-lo], rows)
 			for row := lo; row < hi; row++ {
-				if set != nil && !set.Has(row) {
+				if set != nil && !set.Has(row) || all.decided(fast.Bounds(raw[row-lo], part.Inv[row])) {
 					continue
 				}
-				lower, upper := fast.Bounds(raw[row-lo], part.Inv[row])
-				for _, x := range suspects {
-					switch {
-					case upper < x.doc.Score || x.doc.Part == part && x.doc.Row == row:
-						continue
-					case lower <= x.doc.Score:
-						score := p.Scorer.Score(rows[(row-lo)*part.Dim : (row-lo+1)*part.Dim])
-						if score == x.doc.Score {
-							x.equal = append(x.equal, nearest.Place{Part: part, Row: row})
-						}
-						if score <= x.doc.Score {
-							continue
-						}
-					}
-					x.better++
-				}
+				vec := rows[(row-lo)*part.Dim : (row-lo+1)*part.Dim]
+				all.add(p.Scorer.Score(vec), nearest.Place{Part: part, Row: row})
 			}
 			lo = hi
 		}
 	}
+	if err := s.settle(all); err != nil {
+		return err
+	}
+	for _, x := range suspects {
+		x.better = all.before(x.doc.Score, x.doc.ID)
+	}
+	return nil
+}
+
+// settle reads the ids that a standing needs.
+func (s *search) settle(all *standing) error {
 	return s.ver.Read(func(tx *meta.Tx) error {
-		for _, x := range suspects {
-			for _, e := range x.equal {
-				if err := s.ctx.Err(); err != nil {
-					return err
-				}
-				id, err := s.view.IDAt(tx, e.Part, e.Row)
-				if err != nil {
-					return err
-				}
-				if id < x.doc.ID {
-					x.better++
-				}
-			}
-		}
-		return nil
+		return all.settle(s.ctx, func(at nearest.Place) (string, error) { return s.view.IDAt(tx, at.Part, at.Row) })
 	})
 }
 

@@ -15,7 +15,7 @@ func (s *search) diversify(q *probe, best []Row) ([]Row, error) {
 	clock := s.clock("mmr")
 	vecs := make([][]float32, len(best))
 	relevance := func(i int) float64 { return best[i].Score }
-	if q.text != nil && len(best) > 0 { // text and RRF scores have another scale
+	if q.text != nil && len(best) > 0 && best[0].Score != 0 { // text and RRF scores have another scale
 		relevance = func(i int) float64 { return best[i].Score / best[0].Score }
 	}
 	for i, h := range best {

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/vecbolt/vecbolt/internal/engine"
-	"github.com/vecbolt/vecbolt/internal/meta"
 	"github.com/vecbolt/vecbolt/internal/topk"
 	"github.com/vecbolt/vecbolt/segment/terms"
 	"github.com/vecbolt/vecbolt/text"
@@ -110,30 +109,23 @@ func (s *search) textRanks(p *probe, suspects []*suspect) error {
 	if err != nil {
 		return err
 	}
-	return s.ver.Read(func(tx *meta.Tx) error {
-		for _, x := range suspects {
-			if err := s.ctx.Err(); err != nil {
-				return err
-			}
-			score := x.doc.Legs[1].Score
-			if score == nil {
-				continue
-			}
-			x.doc.Legs[1].Rank = 1 // a document that does not match gets the rank it would have
-			for _, h := range list {
-				if h.Score == *score && h.Place != x.doc.Place {
-					id, err := s.view.IDAt(tx, h.Part, h.Row)
-					if err != nil {
-						return err
-					}
-					if id < x.doc.ID {
-						x.doc.Legs[1].Rank++
-					}
-				} else if h.Score > *score {
-					x.doc.Legs[1].Rank++
-				}
-			}
+	var scores []float64
+	for _, x := range suspects {
+		if score := x.doc.Legs[1].Score; score != nil {
+			scores = append(scores, *score)
 		}
-		return nil
-	})
+	}
+	ranks := newStanding(scores)
+	for _, h := range list {
+		ranks.add(h.Score, h.Place)
+	}
+	if err := s.settle(ranks); err != nil {
+		return err
+	}
+	for _, x := range suspects { // a document that does not match gets the rank it would have
+		if score := x.doc.Legs[1].Score; score != nil {
+			x.doc.Legs[1].Rank = 1 + ranks.before(*score, x.doc.ID)
+		}
+	}
+	return nil
 }
