@@ -584,3 +584,36 @@ func TestSearchAllocations(t *testing.T) {
 		}
 	}
 }
+
+// Groups whose best documents have equal scores are in order of these, as in an exact answer.
+func TestApproximateGroupsOfEqualScores(t *testing.T) {
+	opts := walking
+	opts.Recheck = Manual
+	vdb := open(t, t.TempDir(), &opts)
+	c := collection(t, vdb, "c", Schema{Dim: 8})
+	r := rand.New(rand.NewPCG(3, 4))
+	for i := range 2000 {
+		upsert(t, c, Document{ID: fmt.Sprintf("%04d", i), Vector: randomVectors(r, 1, 8)[0], Metadata: Metadata{"g": int64(r.IntN(40))}})
+	}
+	if err := vdb.Compact(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	approximate := false
+	for k := 2; k < 30; k += 3 { // without a direction all scores are 0
+		result := mustSearch(t, c, Query{Near: make(Vector, 8), K: k, Group: &Group{Field: "g", Size: 30}, Accuracy: Recall(0.8)})
+		approximate = approximate || !result.Exact
+		last := ""
+		for i, h := range result.Hits {
+			if i > 0 && h.Group == result.Hits[i-1].Group {
+				continue
+			}
+			if h.ID < last {
+				t.Errorf("%d groups: the one of %s is behind that of %s", k, h.ID, last)
+			}
+			last = h.ID
+		}
+	}
+	if !approximate {
+		t.Error("all answers are exact")
+	}
+}

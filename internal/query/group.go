@@ -1,7 +1,6 @@
 package query
 
 import (
-	"cmp"
 	"math"
 	"slices"
 
@@ -124,9 +123,17 @@ func (s *search) group(q *probe, best []Row) ([]Row, bool, error) {
 		}
 	}
 	if q.Ledger.Approximate { // a later query may have found a better first hit
-		slices.SortStableFunc(groups, func(a, b *group) int {
-			return cmp.Compare(b.hits[0].Score, a.hits[0].Score)
-		})
+		byFirst, firsts := map[nearest.Place]*group{}, make([]Row, len(groups))
+		for i, g := range groups {
+			firsts[i], byFirst[g.hits[0].Place] = g.hits[0], g
+		}
+		firsts, err := s.order(firsts, len(firsts))
+		if err != nil {
+			return nil, false, err
+		}
+		for i, h := range firsts {
+			groups[i] = byFirst[h.Place]
+		}
 	}
 	var hits []Row
 	known := 0
