@@ -175,10 +175,7 @@ func (c *Client) stream(ctx context.Context, url string, body map[string]any,
 	in.Buffer(nil, maxEvent)
 	if resp.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, maxEvent)) // as much of the reason as there is
-		if key != "" {
-			text = bytes.ReplaceAll(text, []byte(key), []byte("[secret]")) // some servers repeat it
-		}
-		return reply, fmt.Errorf("status %s: %.*s", resp.Status, maxRefusal, text)
+		return reply, fmt.Errorf("status %s: %.*s", resp.Status, maxRefusal, withoutKey(text, key))
 	}
 	complete := false
 	for in.Scan() {
@@ -200,7 +197,7 @@ func (c *Client) stream(ctx context.Context, url string, body map[string]any,
 			return reply, fmt.Errorf("invalid response: %w", err)
 		}
 		if len(e.Error) > 0 && string(e.Error) != "null" {
-			return reply, fmt.Errorf("the server gave up: %.*s", maxRefusal, e.Error)
+			return reply, fmt.Errorf("the server gave up: %.*s", maxRefusal, withoutKey(e.Error, key))
 		}
 		if text := reply.add(&e); text != "" {
 			if err := part(text); err != nil {
@@ -216,4 +213,12 @@ func (c *Client) stream(ctx context.Context, url string, body map[string]any,
 		return reply, errors.New("invalid response: the answer ends early")
 	}
 	return reply, nil
+}
+
+// withoutKey returns the text of an error without the API key, which some servers repeat.
+func withoutKey(text []byte, key string) []byte {
+	if key == "" {
+		return text
+	}
+	return bytes.ReplaceAll(text, []byte(key), []byte("[secret]"))
 }

@@ -75,6 +75,7 @@ func TestStream(t *testing.T) {
 			chat.Reply{Text: "forty-two", PromptTokens: 9, AnswerTokens: 3}, ""},
 		{"openai", "data: {\"choices\":[{\"delta\":{\"content\":\"forty\"}}]}\n\n", "forty|", chat.Reply{}, "the answer ends early"},
 		{"ollama", "{\"message\":{\"content\":\"forty\"}}\n{\"error\":\"out of memory\"}\n", "forty|", chat.Reply{}, "the server gave up: \"out of memory\""},
+		{"openai", "data: {\"error\":{\"message\":\"overloaded, key Bearer secret-key\"}}\n\n", "", chat.Reply{}, "the server gave up: {\"message\":\"overloaded, key Bearer [secret]\"}"},
 		{"openai", "data: nonsense\n\n", "", chat.Reply{}, "invalid response"},
 		{"openai", "data: [DONE]\n\n", "", chat.Reply{}, "no content"},
 		{"ollama", "{\"message\":{\"content\":\"stop\"}}\n{\"message\":{\"content\":\"more\"}}\n", "stop|", chat.Reply{}, "enough"},
