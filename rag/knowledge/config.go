@@ -15,6 +15,7 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
+	"strings"
 
 	"github.com/goccy/go-yaml"
 
@@ -466,7 +467,11 @@ func writeConfig(path string, c Config) error {
 			clear(comments)
 		}
 	}
-	b, err := yaml.MarshalWithOptions(c, yaml.WithComment(comments))
+	b, err := yaml.MarshalWithOptions(c, yaml.WithComment(comments), yaml.CustomMarshaler[string](marshalText),
+		yaml.CustomMarshaler[[]string](marshalTexts))
+	if err == nil { // a file that cannot be read would cost the base
+		err = yaml.Unmarshal(b, new(Config))
+	}
 	if err != nil {
 		return fmt.Errorf("knowledge: %w", err)
 	}
@@ -493,6 +498,20 @@ func writeConfig(path string, c Config) error {
 	}
 	return nil
 }
+
+// marshalText writes a text as JSON, which is YAML, where the library would write one that is read
+// as another: with tabs and line breaks, or like .inf.
+func marshalText(text string) ([]byte, error) {
+	b, err := yaml.Marshal(text)
+	var back string
+	if err == nil && !strings.ContainsAny(text, "\r\n") && yaml.Unmarshal(b, &back) == nil && back == text {
+		return b, nil
+	}
+	return json.Marshal(text)
+}
+
+// marshalTexts writes a list as JSON.
+func marshalTexts(texts []string) ([]byte, error) { return json.Marshal(texts) }
 
 func writeSynced(path string, b []byte) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/goccy/go-yaml"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vecbolt/vecbolt/db"
@@ -415,5 +416,34 @@ func TestKeysOfEngine(t *testing.T) {
 	}
 	if len(e.Keys()) != len(Keys()) {
 		t.Error("the engine has other keys")
+	}
+}
+
+// Texts of a configuration are read from config.yaml as they were set.
+func TestTextsInYAML(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "b", "config.yaml")
+	for _, text := range []string{
+		"\n\n", "\n", " ", "\t", "\r\n", "? x", ".inf", ".nan", "a\tb", "x\r\ny", "plain", "two words", "2.0", "true", "null",
+		"- x", "# x", "a: b", `"`, "'", `\`, "{", "é", "\x00", "\u2028", "| x", "> x", "&a", "*a", "!a", "%", "@", "`",
+	} {
+		c := Defaults("b")
+		c.Separators, c.Siblings, c.ChatModel = []string{text, "x", text}, text, "m"
+		c.Embedding.ProviderConfig = map[string]any{"key": text, "n": uint64(2)}
+		if err := writeConfig(path, c); err != nil {
+			t.Errorf("%q: %v", text, err)
+			continue
+		}
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var back Config
+		if err := yaml.Unmarshal(b, &back); err != nil {
+			t.Errorf("%q: %v\n%s", text, err, b)
+			continue
+		}
+		if diff := cmp.Diff(c, back); diff != "" {
+			t.Errorf("%q: (-want +got)\n%s%s", text, diff, b)
+		}
 	}
 }
