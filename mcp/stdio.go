@@ -19,11 +19,12 @@ import (
 
 // Stdio returns a transport for Server.Run: one message per line, from standard input to standard
 // output or from any other reader to any writer. When the input ends, requests under way are still
-// answered before Run returns; sdk.IOTransport cancels them. A line that is no JSON-RPC message, a
-// batch, a line of more than sdk.DefaultMaxLineLength bytes, a request with the id of one under way
-// and one whose id is a number but no integer below 2^53 are answered with an error, and the
-// session goes on. Each message is written with one call of Write. Run does not close in, and may
-// return while a Read of it still blocks.
+// answered before Run returns; sdk.IOTransport cancels them. They are cancelled when the context of
+// Run ends. A line that is no JSON-RPC message, a batch, a line of more than
+// sdk.DefaultMaxLineLength bytes, a request with the id of one under way and one whose id is a
+// number but no integer below 2^53 are answered with an error, and the session goes on. Each
+// message is written with one call of Write. Run does not close in, and may return while a Read of
+// it still blocks.
 func Stdio(in io.Reader, out io.Writer) sdk.Transport {
 	return &stdio{in: in, out: out}
 }
@@ -34,8 +35,8 @@ type stdio struct {
 }
 
 // Connect implements sdk.Transport.
-func (s *stdio) Connect(context.Context) (sdk.Connection, error) {
-	c := &stdioConn{out: s.out, lines: make(chan inputLine), closed: make(chan struct{}),
+func (s *stdio) Connect(ctx context.Context) (sdk.Connection, error) {
+	c := &stdioConn{run: ctx, out: s.out, lines: make(chan inputLine), closed: make(chan struct{}),
 		open: map[jsonrpc.ID]bool{}, answered: make(chan struct{}, 1)}
 	c.close = sync.OnceFunc(func() { close(c.closed) })
 	go c.scan(bufio.NewReaderSize(s.in, 64<<10))
@@ -43,6 +44,10 @@ func (s *stdio) Connect(context.Context) (sdk.Connection, error) {
 }
 
 type stdioConn struct {
+	// run is the context of Run. The SDK hides its end from Read and from the tools, and waits for
+	// the tools. It cancels them when Read fails.
+	run context.Context
+
 	lines  chan inputLine // closed after err is set
 	err    error          // why the input ended
 	closed chan struct{}
@@ -103,16 +108,16 @@ func nextLine(r *bufio.Reader) (line inputLine, err error) {
 }
 
 // Read implements sdk.Connection.
-func (c *stdioConn) Read(ctx context.Context) (jsonrpc.Message, error) {
+func (c *stdioConn) Read(context.Context) (jsonrpc.Message, error) {
 	for {
 		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
+		case <-c.run.Done():
+			return nil, c.run.Err()
 		case <-c.closed:
 			return nil, io.EOF
 		case line, ok := <-c.lines:
 			if !ok {
-				return nil, c.end(ctx)
+				return nil, c.end()
 			}
 			msg, bad := c.accept(line)
 			if bad == nil {
@@ -127,14 +132,14 @@ func (c *stdioConn) Read(ctx context.Context) (jsonrpc.Message, error) {
 
 // end waits for the answers to all requests and returns why the input ended. The SDK answers
 // cancelled requests as well.
-func (c *stdioConn) end(ctx context.Context) error {
+func (c *stdioConn) end() error {
 	for c.waiting.Load() > 0 {
 		select {
 		case <-c.answered:
 		case <-c.closed:
 			return io.EOF
-		case <-ctx.Done():
-			return ctx.Err()
+		case <-c.run.Done():
+			return c.run.Err()
 		}
 	}
 	return c.err

@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -189,5 +191,37 @@ func TestWriteAtTheEnd(t *testing.T) {
 	}
 	if _, err := plain.Get(t.Context(), "m", db.IDsOnly); err != nil {
 		t.Error(err)
+	}
+}
+
+// An interruption ends requests that wait for something, such as a model.
+func TestInterrupted(t *testing.T) {
+	for _, open := range []bool{false, true} {
+		t.Run(fmt.Sprint("input open: ", open), func(t *testing.T) {
+			ctx, interrupt := context.WithCancel(t.Context())
+			defer interrupt()
+			server := NewServer(nil, nil)
+			sdk.AddTool(server, &sdk.Tool{Name: "stuck"}, func(ctx context.Context, _ *sdk.CallToolRequest, _ struct{}) (*sdk.CallToolResult, any, error) {
+				interrupt()
+				<-ctx.Done()
+				return nil, nil, ctx.Err()
+			})
+			var in io.Reader = strings.NewReader(hello + `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"stuck","arguments":{}}}` + "\n")
+			if open {
+				more, end := io.Pipe()
+				defer end.Close()
+				in = io.MultiReader(in, more)
+			}
+			ended := make(chan error, 1)
+			go func() { ended <- server.Run(ctx, Stdio(in, io.Discard)) }()
+			select {
+			case err := <-ended:
+				if !errors.Is(err, context.Canceled) {
+					t.Error(err)
+				}
+			case <-time.After(30 * time.Second): // it would wait for ever
+				t.Fatal("the request goes on")
+			}
+		})
 	}
 }

@@ -70,7 +70,7 @@ func (c *mcpCmd) Run(ctx context.Context, t *tool) error {
 	return c.open(db.Options{ReadOnly: !c.AllowWrite, MustExist: true}, func(vdb *db.DB) error {
 		server := mcp.NewServer(vdb, opts)
 		if c.HTTP != "" {
-			return c.serve(ctx, t, mcp.Handler(server, secret))
+			return c.serve(ctx, t, mcp.Handler(server, secret), 10*time.Second)
 		}
 		return t.speak(ctx, server)
 	})
@@ -133,8 +133,8 @@ func (t *tool) speak(ctx context.Context, server *sdk.Server) error {
 	return err
 }
 
-// serve serves until the tool is interrupted, and then lets requests finish.
-func (c *mcpCmd) serve(ctx context.Context, t *tool, h http.Handler) error {
+// serve serves until the tool is interrupted. Requests then have grace to end, and are cut off.
+func (c *mcpCmd) serve(ctx context.Context, t *tool, h http.Handler, grace time.Duration) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", c.HTTP)
 	if err != nil {
 		return err
@@ -144,9 +144,14 @@ func (c *mcpCmd) serve(ctx context.Context, t *tool, h http.Handler) error {
 		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
 	stopped := make(chan error, 1)
 	stop := context.AfterFunc(ctx, func() {
-		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 		defer cancel()
-		stopped <- server.Shutdown(grace)
+		err := server.Shutdown(last)
+		if errors.Is(err, context.DeadlineExceeded) {
+			t.notef("requests were cut off at the end")
+			err = server.Close()
+		}
+		stopped <- err
 	})
 	err = server.Serve(listener)
 	if stop() { // not interrupted: Serve failed

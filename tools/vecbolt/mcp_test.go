@@ -212,6 +212,104 @@ func TestServeMCPEmbeds(t *testing.T) {
 	}
 }
 
+// An interruption ends a server whose agent waits for a model.
+func TestMCPInterrupted(t *testing.T) {
+	const call = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}
+{"jsonrpc":"2.0","method":"notifications/initialized"}
+{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":%q,"arguments":%s}}
+`
+	for name, tt := range map[string]struct{ fill, serve, input string }{
+		"mcp": {"put DIR c --embed ollama:tiny --set host=URL", "mcp DIR --provider ollama --model tiny --set host=URL",
+			fmt.Sprintf(call, "search", `{"collection":"c","text":"text 1"}`)},
+		"rag mcp": {"rag --workspace DIR learn texts --path FILE --provider ollama --model tiny --set host=URL", "rag --workspace DIR mcp",
+			fmt.Sprintf(call, "query_base", `{"base":"texts","question":"text 1"}`)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			model := newSlowModel(1)
+			api := httptest.NewServer(model)
+			defer api.Close()
+			defer close(model.released)
+			file := filepath.Join(t.TempDir(), "0.txt")
+			if err := os.WriteFile(file, []byte("text 0"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			names := strings.NewReplacer("DIR", filepath.Join(t.TempDir(), "t"), "FILE", file, "URL", api.URL)
+			words := func(command string) []string { return strings.Fields(names.Replace(command)) }
+			var said strings.Builder
+			if got := run(t.Context(), words(tt.fill), strings.NewReader(`{"id":"0","text":"text 0"}`), io.Discard, &said); got != statusOK {
+				t.Fatal(got, said.String())
+			}
+			said.Reset()
+			ctx, interrupt := context.WithCancel(t.Context())
+			defer interrupt()
+			more, end := io.Pipe()
+			defer end.Close()
+			status := make(chan int, 1)
+			go func() {
+				status <- run(ctx, words(tt.serve), io.MultiReader(strings.NewReader(tt.input), more), io.Discard, &said)
+			}()
+			select {
+			case <-model.reached:
+			case got := <-status:
+				t.Fatal(got, said.String())
+			}
+			interrupt()
+			select {
+			case got := <-status:
+				if got != statusOK || said.String() != "" {
+					t.Errorf("status %d: %s", got, &said)
+				}
+			case <-time.After(30 * time.Second): // it would wait for ever
+				t.Fatal("it goes on")
+			}
+		})
+	}
+}
+
+// Over HTTP, requests have some time to end after an interruption, and are then cut off.
+func TestMCPInterruptedOverHTTP(t *testing.T) {
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	lines, report, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lines.Close()
+	begun, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		defer report.Close()
+		stuck := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			close(begun)
+			<-r.Context().Done()
+		})
+		ended <- (&mcpCmd{HTTP: "127.0.0.1:0"}).serve(ctx, &tool{report: report}, stuck, time.Nanosecond)
+	}()
+	said := bufio.NewScanner(lines)
+	if !said.Scan() {
+		t.Fatal("it says nothing")
+	}
+	_, url, _ := strings.Cut(said.Text(), "serving MCP at ")
+	failed := make(chan error, 1)
+	go func() {
+		response, err := http.Get(url)
+		if err == nil {
+			response.Body.Close()
+		}
+		failed <- err
+	}()
+	<-begun
+	interrupt()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if err := <-failed; err == nil {
+		t.Error("the request was answered")
+	}
+	if !said.Scan() || said.Text() != "vecbolt: requests were cut off at the end" {
+		t.Errorf("%q", said.Text())
+	}
+}
+
 var agents = flag.Duration("agents", 10*time.Second, "time for which TestMCPServersShareABase lets agents work")
 
 // Eight agents have a server each, all for one base. They learn and ask for some time; nothing
