@@ -1,9 +1,11 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"slices"
 
@@ -33,14 +35,19 @@ func (s *service) addBases(server *sdk.Server) {
 	}
 }
 
-// base adds the names of all bases to the error for a base that does not exist.
+// base returns what agents are told of an error of a base. For a base that does not exist, that is
+// the names of all bases.
 func (s *service) base(name string, err error) error {
 	if !errors.Is(err, knowledge.ErrNotFound) {
-		return err
+		text, whole := s.opts.Bases.Told(name, err, s.opts.AllowWrite)
+		if !whole {
+			s.withhold(err)
+		}
+		return errors.New(text)
 	}
 	names, listed := s.opts.Bases.Bases()
 	if listed != nil {
-		return listed
+		return s.base(name, listed)
 	}
 	if slices.Contains(names, name) {
 		return fmt.Errorf("%w: base %q was never learnt", knowledge.ErrNotFound, name)
@@ -89,7 +96,7 @@ type baseLine struct {
 func (s *service) listBases(context.Context, listBasesArgs) (*baseList, error) {
 	names, err := s.opts.Bases.Bases()
 	if err != nil {
-		return nil, err
+		return nil, s.base("", err)
 	}
 	out := &baseList{Bases: []baseLine{}}
 	for _, name := range names {
@@ -109,7 +116,7 @@ func (s *service) baseLine(name string) baseLine {
 		language, err = c.Get("language")
 	}
 	if err != nil {
-		return baseLine{Name: name, Error: plain{err}.Error()}
+		return baseLine{Name: name, Error: s.base(name, err).Error()}
 	}
 	return baseLine{Name: name, Provider: c.Provider, Model: c.Model, Language: fmt.Sprint(language)}
 }
@@ -140,16 +147,12 @@ func (s *service) describeBase(ctx context.Context, in baseArgs) (*baseDescripti
 	if err != nil {
 		return nil, s.base(in.Base, err)
 	}
+	status = status.Shown(s.opts.Files, s.opts.AllowWrite)
 	out := &baseDescription{Name: status.Name, Files: status.Files, Chunks: status.Chunks, Learning: status.Learning, Keys: map[string]any{}, Stats: stats}
 	if !status.Learnt.IsZero() {
 		out.Learnt = status.Learnt.Format("2006-01-02T15:04:05Z07:00")
 	}
-	switch {
-	case status.Locked != "":
-		out.Error = "another process keeps the base for itself"
-	case status.Mismatch != "":
-		out.Error = status.Mismatch
-	}
+	out.Error = cmp.Or(status.Locked, status.Mismatch)
 	for _, k := range knowledge.Keys() {
 		if k.Remote() {
 			if out.Keys[k.Name], err = status.Config.Get(k.Name); err != nil {
@@ -246,7 +249,7 @@ func changes(base string, set map[string]any) *changedKeys {
 
 func (s *service) createBase(_ context.Context, in configureArgs) (*changedKeys, error) {
 	if _, err := s.opts.Bases.Create(in.Base, in.Set); err != nil {
-		return nil, err
+		return nil, s.base(in.Base, err)
 	}
 	return changes(in.Base, in.Set), nil
 }
@@ -271,5 +274,12 @@ func (learnArgs) bound(p map[string]*jsonschema.Schema) {
 }
 
 func (s *service) learnBase(ctx context.Context, in learnArgs) (*knowledge.Report, error) {
-	return s.opts.Bases.Learn(ctx, in.Base, knowledge.LearnOptions{Paths: in.Paths, Below: s.opts.Files, Set: in.Set})
+	report, err := s.opts.Bases.Learn(ctx, in.Base, knowledge.LearnOptions{Paths: in.Paths, Below: s.opts.Files, Set: in.Set})
+	switch {
+	case err == nil:
+		return report, nil
+	case errors.Is(err, fs.ErrNotExist) && !errors.Is(err, knowledge.ErrNotFound):
+		return nil, errors.New("a path does not exist")
+	}
+	return nil, s.base(in.Base, err)
 }

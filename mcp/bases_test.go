@@ -1,11 +1,16 @@
 package mcp
 
 import (
+	"io"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/vecbolt/vecbolt/rag/knowledge"
 )
@@ -75,7 +80,7 @@ func TestBases(t *testing.T) {
 	if err := os.WriteFile(broken, []byte("top_k: many\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if l, failure := call[baseList](t, reader, "list_bases", `{}`); failure != "" || len(l.Bases) != 2 || !strings.Contains(l.Bases[0].Error, "top_k") || l.Bases[1].Name != "pets" {
+	if l, failure := call[baseList](t, reader, "list_bases", `{}`); failure != "" || len(l.Bases) != 2 || !strings.HasPrefix(l.Bases[0].Error, "config.yaml: ") || !strings.Contains(l.Bases[0].Error, "top_k") || l.Bases[1].Name != "pets" {
 		t.Errorf("%+v, %s", l, failure)
 	}
 	if err := engine.Clean("new"); err != nil {
@@ -91,9 +96,106 @@ func TestBases(t *testing.T) {
 		{"learn_base", `{"base":"pets","paths":["../x"]}`, `is not a relative path below`},
 		{"learn_base", `{"base":"pets","paths":["/etc"]}`, `is not a relative path below`},
 		{"learn_base", `{"base":"pets","paths":["-"]}`, `is not a relative path below`},
+		{"learn_base", `{"base":"pets","paths":["none"]}`, `a path does not exist`},
 	} {
 		if _, failure := call[map[string]any](t, s, tt.tool, tt.arguments); !strings.Contains(failure, tt.want) {
 			t.Errorf("%s %s: %q", tt.tool, tt.arguments, failure)
+		}
+	}
+}
+
+// TestBasesOfOthers: as over HTTP, agents see no paths of the machine, and those that only read see
+// no servers.
+func TestBasesOfOthers(t *testing.T) {
+	files, workspace := t.TempDir(), filepath.Join(t.TempDir(), "ws")
+	if err := os.Mkdir(filepath.Join(files, "pets"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"cats.md": "Cats purr.", "dogs.md": "Dogs bark."} {
+		if err := os.WriteFile(filepath.Join(files, "pets", name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	embeds, goes := make(chan struct{}), make(chan struct{})
+	model := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		switch {
+		case err != nil:
+			t.Error(err)
+		case strings.Contains(string(body), "purr"):
+			close(embeds)
+			<-goes
+			_, _ = io.WriteString(w, `{"embeddings":[[1,0]]}`)
+		case strings.Contains(string(body), "bark"):
+			_, _ = io.WriteString(w, `{"embeddings":[[0,1]]}`)
+		default:
+			http.Error(w, r.Host+" has no such model", http.StatusNotFound)
+		}
+	}))
+	defer model.Close()
+	engine, err := knowledge.New(workspace, &knowledge.Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := knowledge.Config{Provider: "ollama", Model: "m", Embedding: knowledge.Embedding{Dimensions: 2, ProviderConfig: map[string]any{"host": model.URL}}}
+	var withheld []string
+	server := func(write bool) *sdk.Server {
+		return NewServer(nil, &Options{AllowWrite: write, Bases: engine, Files: files, Withheld: func(err error) { withheld = append(withheld, err.Error()) }})
+	}
+	reader, writer := connect(t, server(false)), connect(t, server(true))
+	learn := func(path string) error {
+		_, err := engine.Learn(t.Context(), "pets", knowledge.LearnOptions{Paths: []string{filepath.Join(files, path)}, Config: &config})
+		return err
+	}
+	if err := learn("pets/dogs.md"); err != nil {
+		t.Fatal(err)
+	}
+	learnt := make(chan error, 1)
+	go func() { learnt <- learn("pets/cats.md") }()
+	select {
+	case <-embeds:
+	case err := <-learnt:
+		t.Fatal(err)
+	}
+	for who, s := range map[string]*sdk.ClientSession{"reader": reader, "writer": writer} {
+		if d, failure := call[baseDescription](t, s, "describe_base", `{"base":"pets"}`); failure != "" || d.Learning == nil || d.Learning.File != "pets/cats.md" {
+			t.Errorf("%s: %+v, %s", who, d.Learning, failure)
+		}
+	}
+	close(goes)
+	if err := <-learnt; err != nil {
+		t.Fatal(err)
+	}
+	host := strings.TrimPrefix(model.URL, "http://")
+	for _, tt := range []struct {
+		who           *sdk.ClientSession
+		want, without string
+		withheld      int
+	}{
+		{reader, "a model of base 'pets' does not answer", host, 1},
+		{writer, host, "ask for nothing", 0},
+	} {
+		withheld = nil
+		_, failure := call[passages](t, tt.who, "query_base", `{"base":"pets","question":"who?"}`)
+		if !strings.Contains(failure, tt.want) || strings.Contains(failure, tt.without) || len(withheld) != tt.withheld {
+			t.Errorf("%q, %q", failure, withheld)
+		}
+		for _, text := range withheld {
+			if !strings.Contains(text, host) {
+				t.Error(text)
+			}
+		}
+	}
+	// A workspace that cannot be read.
+	if err := os.RemoveAll(workspace); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(workspace, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for tool, arguments := range map[string]string{"list_bases": `{}`, "describe_base": `{"base":"pets"}`, "create_base": `{"base":"other"}`, "learn_base": `{"base":"other","paths":["."]}`} {
+		if _, failure := call[map[string]any](t, writer, tool, arguments); failure == "" || strings.Contains(failure, workspace) {
+			t.Errorf("%s: %q", tool, failure)
 		}
 	}
 }

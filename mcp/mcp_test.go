@@ -1,7 +1,9 @@
 package mcp
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -282,6 +284,29 @@ func TestConfiguredEmbedder(t *testing.T) {
 	expect(t, failure, `texts cannot be embedded: the vectors come from provider "openai", model "small", which is not available here; give a vector`)
 	_, failure = call[hits](t, connect(t, NewServer(vdb, &Options{Embedders: []embed.Embedder{configured{inner}}})), "hybrid_search", question)
 	expect(t, failure, "")
+}
+
+// silent is an embedder whose server does not answer.
+type silent struct{ embed.Embedder }
+
+func (silent) Embed(context.Context, string) ([]float32, error) {
+	return nil, &embed.Error{Kind: embed.ErrOther, Provider: "hash", Err: errors.New("dial localhost:1")}
+}
+
+// Agents that only read are not told which server does not answer.
+func TestFailingModel(t *testing.T) {
+	inner, err := embed.Trigram(64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	vdb := database(t)
+	for write, want := range map[bool]string{false: "the model of the collection does not answer", true: "hash: embedding failed: dial localhost:1"} {
+		withheld := 0
+		s := connect(t, NewServer(vdb, &Options{AllowWrite: write, Embedders: []embed.Embedder{silent{inner}}, Withheld: func(error) { withheld++ }}))
+		_, failure := call[hits](t, s, "hybrid_search", `{"collection":"notes","text":"x"}`)
+		expect(t, failure, want)
+		expect(t, withheld == 0, write)
+	}
 }
 
 // A pin names the model of a collection before its lineage does: questions and new texts use it,

@@ -39,6 +39,9 @@ type Options struct {
 	// Files is the directory whose files agents may learn, with AllowWrite; empty means that they
 	// may learn none.
 	Files string
+	// Withheld, if set, is called with errors whose reasons agents are not told: they may name
+	// servers, which are for agents that may write, or paths.
+	Withheld func(error)
 	// Logger receives messages about the protocol; nil is silent.
 	Logger *slog.Logger
 }
@@ -221,6 +224,22 @@ func (s *service) embedder(ctx context.Context, info db.CollectionInfo) embed.Em
 		}
 	}
 	return nil
+}
+
+// withhold reports an error whose reason agents are not told. A cancelled call is no error.
+func (s *service) withhold(err error) {
+	if s.opts.Withheld != nil && !errors.Is(err, context.Canceled) {
+		s.opts.Withheld(err)
+	}
+}
+
+// model returns what agents are told of an error of the model of a collection.
+func (s *service) model(err error) error {
+	if s.opts.AllowWrite || !errors.As(err, new(*embed.Error)) {
+		return err
+	}
+	s.withhold(err)
+	return errors.New("the model of the collection does not answer")
 }
 
 // plain is an error as agents read it: they know no packages and functions of Go.

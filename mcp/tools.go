@@ -374,7 +374,11 @@ func (s *service) embed(ctx context.Context, info db.CollectionInfo, text string
 	if e == nil {
 		return nil, unavailable(info)
 	}
-	return embed.Queries(e).Embed(ctx, text)
+	vec, err := embed.Queries(e).Embed(ctx, text)
+	if err != nil {
+		return nil, s.model(err)
+	}
+	return vec, nil
 }
 
 // unavailable is the error for a text of a collection whose model this server does not have.

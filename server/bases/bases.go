@@ -15,7 +15,6 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -144,7 +143,7 @@ func (s *service) told(r *http.Request, err error) error {
 func (s *service) translate(r *http.Request, err error) error {
 	name := r.PathValue("name")
 	is := func(target error) bool { return errors.Is(err, target) }
-	var failed *embed.Error
+	var status int
 	switch {
 	case errors.As(err, new(*rest.Error)), is(context.Canceled): // the client has gone
 		return err
@@ -155,25 +154,20 @@ func (s *service) translate(r *http.Request, err error) error {
 		}
 		return rest.Errorf(http.StatusNotFound, "Base '%s' was never learnt", name)
 	case is(embed.ErrMismatch):
-		return rest.Errorf(http.StatusConflict, "%s", errtext.Plain(err.Error()))
-	case is(knowledge.ErrConfig):
-		text := strings.ReplaceAll(err.Error(), s.engine.ConfigPath(name), "config.yaml")
-		return rest.Errorf(http.StatusBadRequest, "%s", errtext.Plain(text))
-	case is(eval.ErrNotJudged), is(db.ErrTextIndex):
+		status = http.StatusConflict
+	case is(eval.ErrNotJudged):
 		return rest.Errorf(http.StatusBadRequest, "%s", errtext.Plain(err.Error()))
-	case is(db.ErrExists):
-		return rest.Errorf(http.StatusConflict, "The base exists already")
-	case is(db.ErrLocked):
-		return rest.Errorf(http.StatusConflict, "Base '%s' is being learnt, or another process keeps it for itself", name)
-	case is(rag.ErrConfig):
-		return rest.Errorf(http.StatusBadRequest, "%s", errtext.Plain(err.Error()))
-	case errors.As(err, &failed), is(knowledge.ErrModel):
-		if server.MayWrite(r) { // the reason may name a server
-			return rest.Errorf(http.StatusBadGateway, "%s", errtext.Plain(err.Error()))
-		}
-		return rest.Errorf(http.StatusBadGateway, "a model of base '%s' does not answer", name)
+	case is(knowledge.ErrConfig), is(db.ErrTextIndex), is(rag.ErrConfig):
+		status = http.StatusBadRequest
+	case is(db.ErrExists), is(db.ErrLocked):
+		status = http.StatusConflict
+	case errors.As(err, new(*embed.Error)), is(knowledge.ErrModel):
+		status = http.StatusBadGateway
+	default:
+		return err
 	}
-	return err
+	text, _ := s.engine.Told(name, err, server.MayWrite(r))
+	return rest.Errorf(status, "%s", text)
 }
 
 func (s *service) deadline(w http.ResponseWriter) {
@@ -292,8 +286,17 @@ func (s *service) object(w http.ResponseWriter, r *http.Request,
 	return docjson.ReadObject(body, member)
 }
 
-func (s *service) get(w http.ResponseWriter, r *http.Request) error {
+// status returns the part of the status of a base that a client may see.
+func (s *service) status(r *http.Request) (*knowledge.Status, error) {
 	status, err := s.engine.Status(r.Context(), r.PathValue("name"))
+	if err != nil {
+		return nil, err
+	}
+	return status.Shown(s.opts.Files, server.MayWrite(r)), nil
+}
+
+func (s *service) get(w http.ResponseWriter, r *http.Request) error {
+	status, err := s.status(r)
 	if err != nil {
 		return err
 	}
@@ -301,26 +304,11 @@ func (s *service) get(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	status.Root = "" // where files are on the server is not the client's business
-	if status.Locked != "" {
-		status.Locked = "another process keeps the base for itself"
-	}
-	status.Config = shown(r, status.Config)
 	rest.JSON(w, http.StatusOK, struct {
 		*knowledge.Status
 		Stats knowledge.Stats `json:"stats"`
 	}{status, stats})
 	return nil
-}
-
-// shown returns the part of a configuration that a client may see: servers and directories are for
-// clients that may write.
-func shown(r *http.Request, c knowledge.Config) knowledge.Config {
-	if !server.MayWrite(r) {
-		c.Embedding.ProviderConfig = nil
-		c.ChatURL, c.RerankURL, c.RerankModel, c.ChatKeyEnv, c.RerankKeyEnv = "", "", "", "", ""
-	}
-	return c
 }
 
 func (s *service) remove(w http.ResponseWriter, r *http.Request) error {
@@ -346,7 +334,7 @@ func (s *service) answerConfig(w http.ResponseWriter, r *http.Request, c knowled
 		Remote bool `json:"remote"`
 		Value  any  `json:"value"`
 	}
-	c = shown(r, c)
+	c = c.Shown(server.MayWrite(r))
 	all := []key{}
 	for _, k := range s.engine.Keys() {
 		value, err := c.Get(k.Name)
@@ -542,25 +530,13 @@ func (e *stream) send(event string, data any) error {
 }
 
 func (s *service) progress(w http.ResponseWriter, r *http.Request) error {
-	status, err := s.engine.Status(r.Context(), r.PathValue("name"))
+	status, err := s.status(r)
 	if err != nil {
 		return err
 	}
 	s.deadline(w)
-	rest.JSON(w, http.StatusOK, map[string]any{"running": status.Learning != nil, "progress": s.hide(status.Learning)})
+	rest.JSON(w, http.StatusOK, map[string]any{"running": status.Learning != nil, "progress": status.Learning})
 	return nil
-}
-
-// hide makes the file of a progress relative to the directory of files.
-func (s *service) hide(p *knowledge.Progress) *knowledge.Progress {
-	if p != nil && p.File != "" {
-		rel, err := filepath.Rel(s.opts.Files, p.File)
-		if err != nil || s.opts.Files == "" || !filepath.IsLocal(rel) {
-			rel = filepath.Base(p.File)
-		}
-		p.File = filepath.ToSlash(rel)
-	}
-	return p
 }
 
 func (s *service) learn(w http.ResponseWriter, r *http.Request) error {
@@ -599,8 +575,8 @@ func (s *service) learn(w http.ResponseWriter, r *http.Request) error {
 		o.Progress = func(string) {
 			if now := time.Now(); now.Sub(last) >= pause {
 				last = now
-				if status, err := s.engine.Status(r.Context(), name); err == nil && status.Learning != nil {
-					_ = events.send("progress", s.hide(status.Learning)) // end reports the failure
+				if status, err := s.status(r); err == nil && status.Learning != nil {
+					_ = events.send("progress", status.Learning) // end reports the failure
 				}
 			}
 		}

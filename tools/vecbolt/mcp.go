@@ -11,6 +11,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/internal/errtext"
 	"github.com/vecbolt/vecbolt/mcp"
 	"github.com/vecbolt/vecbolt/rag/embed"
 	"github.com/vecbolt/vecbolt/rag/embed/static/english"
@@ -56,7 +57,8 @@ func (c *mcpCmd) Run(ctx context.Context, t *tool) error {
 	if err != nil {
 		return err
 	}
-	opts := &mcp.Options{AllowWrite: c.AllowWrite, Owned: owned, Embedders: []embed.Embedder{english.New()}}
+	opts := &mcp.Options{AllowWrite: c.AllowWrite, Owned: owned, Embedders: []embed.Embedder{english.New()},
+		Withheld: t.withheld}
 	if c.Provider == "" && c.Model != "" {
 		c.Provider = storedProvider(c.Model)
 	}
@@ -121,8 +123,12 @@ func (c *ragMCPCmd) Run(ctx context.Context, t *tool, r *ragCmd) error {
 	if err != nil {
 		return err
 	}
-	return t.speak(ctx, mcp.NewServer(nil, &mcp.Options{AllowWrite: c.AllowWrite, Bases: engine, Files: c.LearnFrom}))
+	opts := &mcp.Options{AllowWrite: c.AllowWrite, Bases: engine, Files: c.LearnFrom, Withheld: t.withheld}
+	return t.speak(ctx, mcp.NewServer(nil, opts))
 }
+
+// withheld reports an error whose reason agents are not told.
+func (t *tool) withheld(err error) { t.notef("%s", errtext.Plain(err.Error())) }
 
 // speak serves over standard input and output.
 func (t *tool) speak(ctx context.Context, server *sdk.Server) error {

@@ -19,7 +19,6 @@ import (
 	"github.com/vecbolt/vecbolt/rag/embed"
 	"github.com/vecbolt/vecbolt/rag/embed/static/english"
 	"github.com/vecbolt/vecbolt/rag/knowledge"
-	"github.com/vecbolt/vecbolt/rag/vectorize"
 	"github.com/vecbolt/vecbolt/server"
 	"github.com/vecbolt/vecbolt/server/bases"
 	"github.com/vecbolt/vecbolt/server/chroma"
@@ -135,7 +134,7 @@ func (c *serveCmd) serve(ctx context.Context, t *tool, vdb *db.DB, engine *knowl
 			&bases.Options{Files: c.LearnFrom, Time: c.Timeout})...)
 	}
 	if c.MCP != "off" {
-		opts.Extensions = append(opts.Extensions, c.agents(vdb, engine, opts.Models))
+		opts.Extensions = append(opts.Extensions, c.agents(vdb, engine, opts))
 	}
 	srv, err := server.New(vdb, opts)
 	if err != nil {
@@ -170,12 +169,16 @@ func (c *serveCmd) engine(log *slog.Logger) (*knowledge.Engine, error) {
 }
 
 // agents is the extension for agents. The permissions of a request decide which tools it offers.
-func (c *serveCmd) agents(vdb *db.DB, engine *knowledge.Engine, models *vectorize.Models) server.Extension {
-	opts := mcp.Options{Bases: engine, Owned: owned, Embedders: []embed.Embedder{english.New()}, Models: models}
+func (c *serveCmd) agents(vdb *db.DB, engine *knowledge.Engine, served *server.Options) server.Extension {
+	opts := mcp.Options{Bases: engine, Files: c.LearnFrom, Owned: owned, Embedders: []embed.Embedder{english.New()},
+		Models: served.Models}
+	if log := served.Logger; log != nil {
+		opts.Withheld = func(err error) { log.Error("tool of an agent failed", "error", err) }
+	}
 	read := mcp.NewServer(vdb, &opts)
 	write := read
 	if c.MCP == "write" {
-		opts.AllowWrite, opts.Files = true, c.LearnFrom
+		opts.AllowWrite = true
 		write = mcp.NewServer(vdb, &opts)
 	}
 	return server.Extension{

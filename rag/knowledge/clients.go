@@ -1,0 +1,84 @@
+package knowledge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/internal/errtext"
+	"github.com/vecbolt/vecbolt/rag"
+	"github.com/vecbolt/vecbolt/rag/embed"
+)
+
+// Told returns what a service tells its clients of an error of a base, and whether that is the
+// whole reason. No text has a path of the machine. Why a model does not answer may name a server,
+// and is for clients that may write. Errors of the machine, such as a full disk, are named only.
+func (e *Engine) Told(name string, err error, write bool) (text string, whole bool) {
+	is := func(target error) bool { return errors.Is(err, target) }
+	switch {
+	case is(ErrNotFound):
+		return fmt.Sprintf("base '%.100s' does not exist, or was never learnt", name), true
+	case is(embed.ErrMismatch):
+		return errtext.Plain(err.Error()), true
+	case is(ErrConfig):
+		return errtext.Plain(strings.ReplaceAll(err.Error(), e.ConfigPath(name), "config.yaml")), true
+	case is(db.ErrTextIndex), is(rag.ErrConfig), is(db.ErrInvalid), errors.As(err, new(*filter.SyntaxError)):
+		return errtext.Plain(err.Error()), true
+	case is(db.ErrExists):
+		return "the base exists already", true
+	case is(db.ErrLocked):
+		return fmt.Sprintf("base '%.100s' is being learnt, or another process keeps it for itself", name), true
+	case errors.As(err, new(*embed.Error)), is(ErrModel):
+		if write {
+			return errtext.Plain(err.Error()), true
+		}
+		return fmt.Sprintf("a model of base '%.100s' does not answer", name), false
+	}
+	for _, known := range []error{db.ErrNoSpace, db.ErrUnknown, db.ErrCorrupt, db.ErrVersion, db.ErrClosed,
+		context.Canceled, context.DeadlineExceeded} {
+		if is(known) {
+			return fmt.Sprintf("base '%.100s': %s", name, errtext.Plain(known.Error())), false
+		}
+	}
+	return fmt.Sprintf("base '%.100s' cannot be used", name), false
+}
+
+// Shown returns the part of a configuration that clients of a service may see. Servers and
+// directories are for clients that may write.
+func (c Config) Shown(write bool) Config {
+	if !write {
+		c.Embedding.ProviderConfig = nil
+		c.ChatURL, c.RerankURL, c.RerankModel, c.ChatKeyEnv, c.RerankKeyEnv = "", "", "", "", ""
+	}
+	return c
+}
+
+// Shown returns the part of a status that clients of a service may see. files is the directory of
+// the files that they may learn; empty means none.
+func (s *Status) Shown(files string, write bool) *Status {
+	shown := *s
+	shown.Root = ""
+	if s.Locked != "" {
+		shown.Locked = "another process keeps the base for itself"
+	}
+	shown.Config, shown.Learning = s.Config.Shown(write), s.Learning.shown(files)
+	return &shown
+}
+
+// shown returns a progress whose file is relative to the directory of files, or only a name.
+func (p *Progress) shown(files string) *Progress {
+	if p == nil || p.File == "" {
+		return p
+	}
+	shown := *p
+	rel, err := filepath.Rel(files, p.File)
+	if err != nil || files == "" || !filepath.IsLocal(rel) {
+		rel = filepath.Base(p.File)
+	}
+	shown.File = filepath.ToSlash(rel)
+	return &shown
+}
