@@ -167,10 +167,10 @@ type queryBaseArgs struct {
 	Base         string         `json:"base"`
 	Question     string         `json:"question"`
 	Where        condition      `json:"where,omitzero"`
-	K            int            `json:"k,omitempty"`
+	K            whole          `json:"k,omitempty"`
 	Conversation string         `json:"conversation,omitempty" jsonschema:"name of a conversation: questions of the same conversation may refer to earlier ones"`
 	Set          map[string]any `json:"set,omitempty"`
-	MaxText      *int           `json:"max_text,omitempty"`
+	MaxText      *whole         `json:"max_text,omitempty"`
 }
 
 func asker(k knowledge.Key) bool { return k.Asker && k.Name != "top_k" }
@@ -186,6 +186,7 @@ func (queryBaseArgs) bound(p map[string]*jsonschema.Schema) {
 
 type passages struct {
 	Passages []passage `json:"passages" jsonschema:"best first"`
+	More     int       `json:"more,omitempty" jsonschema:"passages that are not shown"`
 	Strategy string    `json:"strategy"`
 	Query    string    `json:"query,omitempty" jsonschema:"what was searched for, if it is not the question"`
 	Cached   bool      `json:"from_cache"`
@@ -197,7 +198,7 @@ type passage struct {
 }
 
 func (s *service) queryBase(ctx context.Context, in queryBaseArgs) (*passages, error) {
-	o := knowledge.QueryOptions{Where: in.Where.Expr, K: in.K, Conversation: in.Conversation, Set: in.Set}
+	o := knowledge.QueryOptions{Where: in.Where.Expr, K: int(in.K), Conversation: in.Conversation, Set: in.Set}
 	if _, named := in.Set["candidates"]; named {
 		if n, ok := in.Set["candidates"].(float64); ok && n > 20*MaxK {
 			return nil, fmt.Errorf("candidates: %v: at most %d", n, 20*MaxK)
@@ -208,10 +209,9 @@ func (s *service) queryBase(ctx context.Context, in queryBaseArgs) (*passages, e
 		return nil, s.base(in.Base, err)
 	}
 	a, out := newAllowance(in.MaxText), &passages{Passages: []passage{}, Strategy: r.Strategy, Query: r.Query, Cached: r.FromCache}
-	for _, c := range r.Chunks {
-		if len(out.Passages) == MaxDocuments {
-			break
-		}
+	shown := min(len(r.Chunks), MaxK)
+	out.More = len(r.Chunks) - shown
+	for _, c := range r.Chunks[:shown] {
 		d, err := a.document(&db.Document{ID: c.ID, Text: c.Text, Metadata: c.Metadata}, &c.Score, "")
 		if err != nil {
 			return nil, err

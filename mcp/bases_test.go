@@ -199,3 +199,26 @@ func TestBasesOfOthers(t *testing.T) {
 		}
 	}
 }
+
+// TestManyPassages: an answer has at most MaxK passages, whatever the configuration says.
+func TestManyPassages(t *testing.T) {
+	const rows = MaxK + 7
+	file := filepath.Join(t.TempDir(), "cats.csv")
+	if err := os.WriteFile(file, []byte("text\n"+strings.Repeat("A cat.\n", rows)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	engine, err := knowledge.New(t.TempDir(), &knowledge.Options{Logger: slog.New(slog.DiscardHandler)})
+	if err == nil {
+		_, err = engine.Learn(t.Context(), "pets", knowledge.LearnOptions{Paths: []string{file}, Set: map[string]any{"top_k": 2 * rows}})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := connect(t, NewServer(nil, &Options{Bases: engine}))
+	for k, want := range map[string]struct{ passages, more int }{"": {MaxK, rows - MaxK}, `,"k":2.0`: {2, 0}} {
+		p, failure := call[passages](t, s, "query_base", `{"base":"pets","question":"a cat?"`+k+`}`)
+		if failure != "" || len(p.Passages) != want.passages || p.More != want.more {
+			t.Errorf("%s: %d passages and %d more, %s", k, len(p.Passages), p.More, failure)
+		}
+	}
+}

@@ -172,6 +172,7 @@ func TestSearch(t *testing.T) {
 		ranking               string
 	}{
 		{"by vector", "search", `{"collection":"plain","vector":[1,0],"k":2}`, []string{"a", "b"}, "vector"},
+		{"integers as JSON Schema has them", "search", `{"collection":"plain","vector":[1,0],"k":2.0,"max_text":1e1}`, []string{"a", "b"}, "vector"},
 		{"by id, which is left out", "search", `{"collection":"plain","id":"a","k":2}`, []string{"b", "c"}, "vector"},
 		{"with a condition", "search", `{"collection":"plain","vector":[1,0],"where":{"n":{"$gte":2}}}`, []string{"c", "d"}, "vector"},
 		{"with a condition in a string", "search", `{"collection":"plain","vector":[1,0],"where":"{\"n\":3}"}`, []string{"d"}, "vector"},
@@ -349,7 +350,7 @@ func TestReadDocuments(t *testing.T) {
 	first, _ := call[page](t, s, "list_documents", `{"collection":"plain","where":{"even":true},"limit":1}`)
 	expect(t, first.ids(), []string{"a"})
 	expect(t, []any{first.Total, first.Next}, []any{2, "a"})
-	rest, _ := call[page](t, s, "list_documents", `{"collection":"plain","where":{"even":true},"limit":1,"after":"a"}`)
+	rest, _ := call[page](t, s, "list_documents", `{"collection":"plain","where":{"even":true},"limit":1.0,"after":"a"}`)
 	expect(t, rest.ids(), []string{"c"})
 	expect(t, rest.Next, "")
 }

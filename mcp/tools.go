@@ -22,7 +22,7 @@ import (
 
 // Limits of arguments and answers.
 const (
-	MaxK         = 50      // hits per search
+	MaxK         = 50      // hits per search, passages per question
 	MaxDocuments = 100     // documents per call that reads, lists, writes or deletes; collections per page
 	MaxText      = 20_000  // bytes of one document's text in an answer
 	MaxMetadata  = 16_000  // bytes of one document's metadata in an answer, as JSON
@@ -53,6 +53,20 @@ func (c *condition) UnmarshalJSON(b []byte) error {
 	if c.Expr, err = filter.Parse(b); err != nil {
 		return fmt.Errorf("where: %w", err)
 	}
+	return nil
+}
+
+// A whole is an integer, with a fraction of zero or an exponent if the client writes it so: to JSON
+// Schema 2.0 is an integer, to encoding/json it is not.
+type whole int
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (n *whole) UnmarshalJSON(b []byte) error {
+	var value float64
+	if err := json.Unmarshal(b, &value); err != nil {
+		return err
+	}
+	*n = whole(value) // the schema has made sure that it is an integer within its limits
 	return nil
 }
 
@@ -106,10 +120,10 @@ func (m metadata) MarshalJSON() ([]byte, error) { return docjson.AppendValue(nil
 // An allowance is the number of bytes left for an answer and for the text of each document.
 type allowance struct{ left, text int }
 
-func newAllowance(maxText *int) *allowance {
+func newAllowance(maxText *whole) *allowance {
 	a := &allowance{left: MaxAnswer, text: defaultText}
 	if maxText != nil {
-		a.text = min(*maxText, MaxText)
+		a.text = min(int(*maxText), MaxText)
 	}
 	return a
 }
@@ -150,7 +164,7 @@ func cut(s string, n int) string {
 
 type listCollectionsArgs struct {
 	After string `json:"after,omitempty" jsonschema:"start after this name: next from the previous page"`
-	Limit int    `json:"limit,omitempty"`
+	Limit whole  `json:"limit,omitempty"`
 }
 
 func (listCollectionsArgs) bound(p map[string]*jsonschema.Schema) {
@@ -179,7 +193,7 @@ func (s *service) listCollections(_ context.Context, in listCollectionsArgs) (*c
 	}
 	out := &collectionList{Collections: []collectionLine{}}
 	for _, c := range all[at:] {
-		if len(out.Collections) == cmp.Or(in.Limit, MaxDocuments) {
+		if len(out.Collections) == cmp.Or(int(in.Limit), MaxDocuments) {
 			out.Next = out.Collections[len(out.Collections)-1].Name
 			break
 		}
@@ -308,8 +322,8 @@ type searchArgs struct {
 	Vector     []float32 `json:"vector,omitempty"`
 	Text       string    `json:"text,omitempty" jsonschema:"words, \"phrases\", prefix*, +required, -excluded; without a full-text index the text is embedded instead, and + and - are refused"`
 	Where      condition `json:"where,omitzero"`
-	K          int       `json:"k,omitempty"`
-	MaxText    *int      `json:"max_text,omitempty"`
+	K          whole     `json:"k,omitempty"`
+	MaxText    *whole    `json:"max_text,omitempty"`
 }
 
 func (searchArgs) bound(p map[string]*jsonschema.Schema) {
@@ -336,7 +350,7 @@ func (s *service) search(ctx context.Context, in searchArgs) (*hits, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := db.Query{Where: in.Where.Expr, K: cmp.Or(in.K, defaultK)}
+	q := db.Query{Where: in.Where.Expr, K: cmp.Or(int(in.K), defaultK)}
 	given := 0
 	for _, is := range []bool{in.ID != "", in.Vector != nil, in.Text != ""} {
 		if is {
@@ -389,7 +403,7 @@ func unavailable(info db.CollectionInfo) error {
 }
 
 // answer runs a query and returns its hits.
-func (s *service) answer(ctx context.Context, c *db.Collection, q db.Query, ranking string, maxText *int) (*hits, error) {
+func (s *service) answer(ctx context.Context, c *db.Collection, q db.Query, ranking string, maxText *whole) (*hits, error) {
 	a := newAllowance(maxText)
 	if q.Text != "" {
 		q.Snippet = a.text
@@ -421,8 +435,8 @@ type hybridArgs struct {
 	Text       string    `json:"text" jsonschema:"words, \"phrases\", prefix*, +required, -excluded"`
 	Vector     []float32 `json:"vector,omitempty"`
 	Where      condition `json:"where,omitzero"`
-	K          int       `json:"k,omitempty"`
-	MaxText    *int      `json:"max_text,omitempty"`
+	K          whole     `json:"k,omitempty"`
+	MaxText    *whole    `json:"max_text,omitempty"`
 }
 
 func (hybridArgs) bound(p map[string]*jsonschema.Schema) {
@@ -449,14 +463,14 @@ func (s *service) hybrid(ctx context.Context, in hybridArgs) (*hits, error) {
 			return nil, err
 		}
 	}
-	q := db.Query{Near: db.Vector(vec), Text: in.Text, Where: in.Where.Expr, K: cmp.Or(in.K, defaultK)}
+	q := db.Query{Near: db.Vector(vec), Text: in.Text, Where: in.Where.Expr, K: cmp.Or(int(in.K), defaultK)}
 	return s.answer(ctx, c, q, "both", in.MaxText)
 }
 
 type getArgs struct {
 	Collection string   `json:"collection"`
 	IDs        []string `json:"ids"`
-	MaxText    *int     `json:"max_text,omitempty"`
+	MaxText    *whole   `json:"max_text,omitempty"`
 }
 
 func (getArgs) bound(p map[string]*jsonschema.Schema) {
@@ -498,8 +512,8 @@ type listArgs struct {
 	Collection string    `json:"collection"`
 	Where      condition `json:"where,omitzero"`
 	After      string    `json:"after,omitempty" jsonschema:"start after this id: next from the previous page"`
-	Limit      int       `json:"limit,omitempty"`
-	MaxText    *int      `json:"max_text,omitempty"`
+	Limit      whole     `json:"limit,omitempty"`
+	MaxText    *whole    `json:"max_text,omitempty"`
 }
 
 func (listArgs) bound(p map[string]*jsonschema.Schema) {
@@ -520,7 +534,7 @@ func (s *service) list(ctx context.Context, in listArgs) (*page, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := c.List(ctx, db.ListQuery{Where: in.Where.Expr, After: in.After, Limit: cmp.Or(in.Limit, defaultPage)})
+	p, err := c.List(ctx, db.ListQuery{Where: in.Where.Expr, After: in.After, Limit: cmp.Or(int(in.Limit), defaultPage)})
 	if err != nil {
 		return nil, err
 	}
