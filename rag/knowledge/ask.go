@@ -160,18 +160,33 @@ func explain(r *rag.Response, c Config, t *turn, question string) {
 	}
 }
 
-var references = regexp.MustCompile(`\[\d{1,4}(?:\s*[,;–-]\s*\d{1,4})*\]`)
-var digits = regexp.MustCompile(`\d+`)
+var (
+	references = regexp.MustCompile(`\[\d{1,4}(?:\s*[,;–-]\s*\d{1,4})*\]`)
+	reference  = regexp.MustCompile(`([–-]?)\s*(\d+)`) // a number, and the dash before it
+)
 
 // cited returns the numbers in brackets of an answer, from 1 to n, each once, in order of
-// appearance.
+// appearance. [1-3] is 1, 2 and 3.
 func cited(answer string, n int) []int {
 	var all []int
 	for _, group := range references.FindAllString(answer, -1) {
-		for _, digits := range digits.FindAllString(group, -1) {
-			if i, err := strconv.Atoi(digits); err == nil && i >= 1 && i <= n && !slices.Contains(all, i) {
-				all = append(all, i)
+		last := 0
+		for _, parts := range reference.FindAllStringSubmatch(group, -1) {
+			number, err := strconv.Atoi(parts[2])
+			if err != nil || number < 1 || number > n {
+				last = 0
+				continue
 			}
+			first := number
+			if parts[1] != "" && 0 < last && last < number {
+				first = last + 1
+			}
+			for i := first; i <= number; i++ {
+				if !slices.Contains(all, i) {
+					all = append(all, i)
+				}
+			}
+			last = number
 		}
 	}
 	return all

@@ -294,6 +294,24 @@ func TestAsk(t *testing.T) {
 	}
 }
 
+func TestCited(t *testing.T) {
+	for answer, want := range map[string][]int{
+		"none (1) [x] [0] [5]": nil,
+		"[2] [1] [2]":          {2, 1},
+		"[1, 3] [2;4]":         {1, 3, 2, 4},
+		"[1-3]":                {1, 2, 3},
+		"[2 – 4, 1]":           {2, 3, 4, 1},
+		"[1-2-3]":              {1, 2, 3},
+		"[3-1]":                {3, 1}, // no range
+		"[1-2024]":             {1},
+		"[2-2]":                {2},
+	} {
+		if got := cited(answer, 4); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", answer, got, want)
+		}
+	}
+}
+
 // TestConversation follows the topic of a conversation, with a model and without.
 func TestConversation(t *testing.T) {
 	f := newFixture(t)
