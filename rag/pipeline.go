@@ -93,8 +93,11 @@ type Response struct {
 
 	// Answer is the answer of a chat model, if one was asked, and Cited the numbers of the
 	// citations that it refers to.
-	Answer       string        `json:"answer,omitempty"`
-	Cited        []int         `json:"cited,omitempty"`
+	Answer string `json:"answer,omitempty"`
+	Cited  []int  `json:"cited,omitempty"`
+	// AnswerCut says, in the word of its server, why the model stopped before the answer ended,
+	// such as "length", at a limit of tokens. It is empty if the answer is whole.
+	AnswerCut    string        `json:"answer_cut,omitempty"`
 	AnswerTime   time.Duration `json:"answer_ns,omitempty"`
 	PromptTokens int           `json:"prompt_tokens,omitempty"` // read by chat models, also to rewrite the question
 	AnswerTokens int           `json:"answer_tokens,omitempty"` // written by chat models

@@ -11,7 +11,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"time"
@@ -49,6 +48,9 @@ type Message struct {
 // A Reply is the answer of the model.
 type Reply struct {
 	Text string
+	// Cut says, in the word of the server, why the model stopped before its answer ended: "length",
+	// at a limit of tokens, or "content_filter". It is empty if the answer is whole.
+	Cut string
 	// The tokens read and written, as the server counts them; 0 if it does not say.
 	PromptTokens, AnswerTokens int
 }
@@ -78,7 +80,11 @@ func (c *Client) Chat(ctx context.Context, messages []Message, part func(text st
 	}
 	reply, err := ask(ctx, strings.TrimSuffix(c.Base, "/")+path,
 		map[string]any{"model": c.Model, "stream": part != nil, "messages": messages})
-	if err == nil && reply.Text == "" {
+	switch {
+	case err != nil || reply.Text != "":
+	case reply.Cut != "":
+		err = fmt.Errorf("no content: the model stopped (%s)", reply.Cut)
+	default:
 		err = errors.New("invalid response: no content")
 	}
 	if err != nil {
@@ -91,8 +97,9 @@ func (c *Client) Chat(ctx context.Context, messages []Message, part func(text st
 type event struct {
 	Message Message // Ollama
 	Done    bool
-	Prompt  int `json:"prompt_eval_count"`
-	Answer  int `json:"eval_count"`
+	Reason  string `json:"done_reason"`
+	Prompt  int    `json:"prompt_eval_count"`
+	Answer  int    `json:"eval_count"`
 
 	Choices []struct { // OpenAI
 		Message, Delta Message
@@ -106,24 +113,45 @@ type event struct {
 	Error json.RawMessage
 }
 
+// failure returns the error that a server sends in place of an answer, or nil.
+func (e *event) failure(answer *httpjson.Answer) error {
+	if len(e.Error) == 0 || string(e.Error) == "null" {
+		return nil
+	}
+	return fmt.Errorf("the server gave up: %s", answer.Shown(e.Error))
+}
+
 // add appends an event to the reply and returns its text.
 func (r *Reply) add(e *event) string {
-	text := e.Message.Content
+	text, reason := e.Message.Content, e.Reason
 	if len(e.Choices) > 0 {
-		text = cmp.Or(e.Choices[0].Message.Content, e.Choices[0].Delta.Content)
+		text, reason = cmp.Or(e.Choices[0].Message.Content, e.Choices[0].Delta.Content), e.Choices[0].Finish
 	}
 	r.Text += text
+	if reason == "length" || reason == "content_filter" {
+		r.Cut = reason
+	}
 	r.PromptTokens = max(r.PromptTokens, e.Prompt, e.Usage.Prompt)
 	r.AnswerTokens = max(r.AnswerTokens, e.Answer, e.Usage.Answer)
 	return text
 }
 
-const timeout = 5 * time.Minute
+func (c *Client) open(ctx context.Context, url string, body map[string]any) (*httpjson.Answer, error) {
+	caller := httpjson.Caller{Client: c.HTTP, Timeout: 5 * time.Minute, Secret: c.Secret}
+	return caller.Open(ctx, url, body)
+}
 
 func (c *Client) ask(ctx context.Context, url string, body map[string]any) (reply Reply, err error) {
+	resp, err := c.open(ctx, url, body)
+	if err != nil {
+		return reply, err
+	}
+	defer resp.Body.Close()
 	var answer event
-	caller := httpjson.Caller{Client: c.HTTP, Timeout: timeout, Secret: c.Secret}
-	if err := caller.Post(ctx, url, body, &answer); err != nil {
+	if err := resp.Decode(&answer); err != nil {
+		return reply, err
+	}
+	if err := answer.failure(resp); err != nil {
 		return reply, err
 	}
 	if c.API != Ollama && len(answer.Choices) == 0 {
@@ -133,11 +161,10 @@ func (c *Client) ask(ctx context.Context, url string, body map[string]any) (repl
 	return reply, nil
 }
 
-// Limits of a stream: bytes of one event, of the whole answer, and of the text of an error.
+// Limits of a stream: bytes of one event, and of the whole answer.
 const (
-	maxEvent   = 1 << 20
-	maxAnswer  = 8 << 20
-	maxRefusal = 200
+	maxEvent  = 1 << 20
+	maxAnswer = 8 << 20
 )
 
 func (c *Client) stream(ctx context.Context, url string, body map[string]any,
@@ -145,59 +172,36 @@ func (c *Client) stream(ctx context.Context, url string, body map[string]any,
 	if c.API != Ollama {
 		body["stream_options"] = map[string]bool{"include_usage": true}
 	}
-	key := ""
-	if c.Secret != nil {
-		if key, err = c.Secret(ctx); err != nil {
-			return reply, fmt.Errorf("secret: %w", err)
-		}
-		key = strings.TrimSpace(key)
-	}
-	b, err := json.Marshal(body)
-	if err != nil {
-		return reply, err
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(b))
-	if err != nil {
-		return reply, err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	if key != "" {
-		req.Header.Set("Authorization", "Bearer "+key)
-	}
-	client := cmp.Or(c.HTTP, &http.Client{Timeout: timeout,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }})
-	resp, err := client.Do(req)
+	resp, err := c.open(ctx, url, body)
 	if err != nil {
 		return reply, err
 	}
 	defer resp.Body.Close()
-	in := bufio.NewScanner(io.LimitReader(resp.Body, maxAnswer))
+	in := bufio.NewScanner(http.MaxBytesReader(nil, resp.Body, maxAnswer))
 	in.Buffer(nil, maxEvent)
-	if resp.StatusCode != http.StatusOK {
-		text, _ := io.ReadAll(io.LimitReader(resp.Body, maxEvent)) // as much of the reason as there is
-		return reply, fmt.Errorf("status %s: %.*s", resp.Status, maxRefusal, withoutKey(text, key))
-	}
-	complete := false
+	var other []byte // the first lines without data
+	begun, complete := false, false
 	for in.Scan() {
-		line := in.Text()
-		if c.API != Ollama {
-			data, ok := strings.CutPrefix(line, "data:")
-			if line = strings.TrimSpace(data); !ok {
-				continue // an empty line, a comment, or the name of an event
+		data, ok := c.data(in.Bytes())
+		if !ok {
+			if len(other) < maxEvent {
+				other = append(append(other, in.Bytes()...), '\n')
 			}
-			if line == "[DONE]" {
-				return reply, nil
-			}
-		}
-		if line == "" {
 			continue
 		}
-		var e event
-		if err := json.Unmarshal([]byte(line), &e); err != nil {
-			return reply, fmt.Errorf("invalid response: %w", err)
+		if string(data) == "[DONE]" {
+			return reply, nil
 		}
-		if len(e.Error) > 0 && string(e.Error) != "null" {
-			return reply, fmt.Errorf("the server gave up: %.*s", maxRefusal, withoutKey(e.Error, key))
+		begun = true
+		var e event
+		if err := json.Unmarshal(data, &e); err != nil {
+			if in.Err() != nil { // the stream broke in the middle of the event
+				break
+			}
+			return reply, fmt.Errorf("invalid response: %w: %s", err, resp.Shown(data))
+		}
+		if err := e.failure(resp); err != nil {
+			return reply, err
 		}
 		if text := reply.add(&e); text != "" {
 			if err := part(text); err != nil {
@@ -206,19 +210,38 @@ func (c *Client) stream(ctx context.Context, url string, body map[string]any,
 		}
 		complete = complete || e.Done || len(e.Choices) > 0 && e.Choices[0].Finish != ""
 	}
-	if err := in.Err(); err != nil {
+	switch err, large := in.Err(), (*http.MaxBytesError)(nil); {
+	case errors.As(err, &large):
+		return reply, fmt.Errorf("invalid response: more than %d bytes", large.Limit)
+	case errors.Is(err, bufio.ErrTooLong):
+		return reply, fmt.Errorf("invalid response: an event of more than %d bytes", maxEvent)
+	case err != nil:
 		return reply, err
-	}
-	if !complete {
+	case !begun:
+		return reply, notStream(resp, bytes.TrimSpace(other))
+	case !complete:
 		return reply, errors.New("invalid response: the answer ends early")
 	}
 	return reply, nil
 }
 
-// withoutKey returns the text of an error without the API key, which some servers repeat.
-func withoutKey(text []byte, key string) []byte {
-	if key == "" {
-		return text
+// data returns the data in a line of a stream. The other lines of an event stream are empty,
+// comments, or names of events.
+func (c *Client) data(line []byte) (data []byte, ok bool) {
+	if c.API != Ollama {
+		if line, ok = bytes.CutPrefix(line, []byte("data:")); !ok {
+			return nil, false
+		}
 	}
-	return bytes.ReplaceAll(text, []byte(key), []byte("[secret]"))
+	data = bytes.TrimSpace(line)
+	return data, len(data) > 0
+}
+
+// notStream is the error for an answer without a single event, such as the page of a proxy.
+func notStream(answer *httpjson.Answer, text []byte) error {
+	if len(text) == 0 {
+		return errors.New("invalid response: no event stream, but nothing")
+	}
+	kind, _, _ := strings.Cut(answer.Header.Get("Content-Type"), ";")
+	return fmt.Errorf("invalid response: no event stream, but %s: %s", kind, answer.Shown(text))
 }

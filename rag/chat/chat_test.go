@@ -38,11 +38,19 @@ func TestAnswer(t *testing.T) {
 	if got, err := ollama.Answer(t.Context(), "what?", "", nil); err != nil || got.Text != "six" || got.PromptTokens != 7 || path != "/api/chat" || key != "" {
 		t.Error(got, err, path)
 	}
+	answer = `{"choices":[{"message":{"content":"forty"},"finish_reason":"length"}]}`
+	if got, err := openai.Answer(t.Context(), "what?", "", nil); err != nil || got != (chat.Reply{Text: "forty", Cut: "length"}) {
+		t.Error(got, err)
+	}
 	for _, wrong := range []string{"", "{}", `{"choices":[]}`, `{"choices":[{"message":{}}]}`} {
 		answer = wrong
 		if _, err := openai.Answer(t.Context(), "what?", "", nil); err == nil || !strings.Contains(err.Error(), "invalid response") {
 			t.Errorf("%s: %v", wrong, err)
 		}
+	}
+	answer = `{"error":"no memory for key"}`
+	if _, err := openai.Answer(t.Context(), "what?", "", nil); err == nil || err.Error() != `chat: the server gave up: "no memory for [secret]"` {
+		t.Error(err)
 	}
 	status, answer = http.StatusUnauthorized, "who are you"
 	if _, err := openai.Answer(t.Context(), "what?", "", nil); err == nil || !strings.Contains(err.Error(), "401") || strings.Contains(err.Error(), "key") {
@@ -79,7 +87,22 @@ func TestStream(t *testing.T) {
 		{"openai", "data: nonsense\n\n", "", chat.Reply{}, "invalid response"},
 		{"openai", "data: [DONE]\n\n", "", chat.Reply{}, "no content"},
 		{"ollama", "{\"message\":{\"content\":\"stop\"}}\n{\"message\":{\"content\":\"more\"}}\n", "stop|", chat.Reply{}, "enough"},
-		{"ollama", strings.Repeat("x", 2<<20), "", chat.Reply{}, "too long"},
+		{"ollama", strings.Repeat("x", 2<<20), "", chat.Reply{}, "an event of more than 1048576 bytes"},
+
+		// A model that stops before its answer ends.
+		{"openai", "data: {\"choices\":[{\"delta\":{\"content\":\"forty\"},\"finish_reason\":\"length\"}]}\n\ndata: [DONE]\n\n", "forty|", chat.Reply{Text: "forty", Cut: "length"}, ""},
+		{"openai", "data: {\"choices\":[{\"delta\":{\"content\":\"forty\"}}]}\n\ndata: {\"choices\":[{\"delta\":{},\"finish_reason\":\"content_filter\"}]}\n\n", "forty|", chat.Reply{Text: "forty", Cut: "content_filter"}, ""},
+		{"openai", "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"length\"}]}\n\ndata: [DONE]\n\n", "", chat.Reply{}, "no content: the model stopped (length)"},
+		{"ollama", "{\"message\":{\"content\":\"forty\"},\"done\":true,\"done_reason\":\"length\"}\n", "forty|", chat.Reply{Text: "forty", Cut: "length"}, ""},
+		{"ollama", "{\"message\":{\"content\":\"forty\"},\"done\":true,\"done_reason\":\"stop\"}\n", "forty|", chat.Reply{Text: "forty"}, ""},
+
+		// Answers that are no streams.
+		{"openai", "{\n  \"choices\": [{\"message\": {\"content\": \"secret-key\"}}]\n}\n", "", chat.Reply{}, "no event stream, but text/plain: {\n  \"choices\": [{\"message\": {\"content\": \"[secret]\"}}]\n}"},
+		{"openai", "<!DOCTYPE html>\n<title>Sign in</title>", "", chat.Reply{}, "no event stream, but text/html: <!DOCTYPE html>\n<title>Sign in"},
+		{"openai", "", "", chat.Reply{}, "no event stream, but nothing"},
+		{"ollama", "<!DOCTYPE html>\n<title>Sign in</title>", "", chat.Reply{}, "<!DOCTYPE html>"},
+		{"openai", strings.Repeat(": wait\n\n", 2<<20), "", chat.Reply{}, "more than 8388608 bytes"},
+		{"ollama", strings.Repeat("{\"message\":{\"content\":\"\"}}\n", 1<<19), "", chat.Reply{}, "more than 8388608 bytes"},
 	} {
 		answer = tt.answer
 		parts := ""

@@ -132,10 +132,13 @@ func (e *Engine) ask(ctx context.Context, name, question string, o AskOptions, a
 		if err != nil {
 			return nil, err
 		}
-		response.Answer, response.AnswerTime = reply, time.Since(start)
-		response.Cited = cited(reply, len(response.Citations))
+		response.Answer, response.AnswerCut, response.AnswerTime = reply.Text, reply.Cut, time.Since(start)
+		response.Cited = cited(reply.Text, len(response.Citations))
 		if o.Explain {
 			about := fmt.Sprintf("%s: %d of %d sources cited", c.ChatModel, len(response.Cited), len(response.Citations))
+			if reply.Cut != "" {
+				about += "; it stopped before the end: " + reply.Cut
+			}
 			response.Stages = append(response.Stages, rag.Stage{Name: "answer", Time: response.AnswerTime, About: about})
 		}
 	}
@@ -398,7 +401,7 @@ type usageKey struct{}
 
 // chat calls the chat model of a configuration and counts the tokens: as the server reports them,
 // or estimated. send returns the prompt as well.
-func (e *Engine) chat(ctx context.Context, c Config, send func(context.Context, *chat.Client) (chat.Reply, string, error)) (string, error) {
+func (e *Engine) chat(ctx context.Context, c Config, send func(context.Context, *chat.Client) (chat.Reply, string, error)) (chat.Reply, error) {
 	model := &chat.Client{API: chat.API(cmp.Or(c.Chat, string(chat.OpenAI))), Base: c.ChatURL, Model: c.ChatModel}
 	switch model.API {
 	case chat.Ollama:
@@ -415,22 +418,24 @@ func (e *Engine) chat(ctx context.Context, c Config, send func(context.Context, 
 	}
 	reply, sent, err := send(ctx, model)
 	if err != nil {
-		return "", fmt.Errorf("%w: %w", ErrModel, err)
+		return chat.Reply{}, fmt.Errorf("%w: %w", ErrModel, err)
 	}
 	if u, ok := ctx.Value(usageKey{}).(*usage); ok {
 		u.prompt += cmp.Or(reply.PromptTokens, e.tokens(sent))
 		u.answer += cmp.Or(reply.AnswerTokens, e.tokens(reply.Text))
 	}
-	return strings.TrimSpace(reply.Text), nil
+	reply.Text = strings.TrimSpace(reply.Text)
+	return reply, nil
 }
 
 func (e *Engine) complete(ctx context.Context, c Config, instructions, text string) (string, error) {
 	kept, _ := ctx.Value(completionsKey{}).(*completions)
 	return kept.complete([3]string{c.Chat + " " + c.ChatURL + " " + c.ChatModel, instructions, text}, func() (string, error) {
-		return e.chat(ctx, c, func(ctx context.Context, model *chat.Client) (chat.Reply, string, error) {
+		reply, err := e.chat(ctx, c, func(ctx context.Context, model *chat.Client) (chat.Reply, string, error) {
 			reply, err := model.Chat(ctx, []chat.Message{{Role: "system", Content: instructions}, {Role: "user", Content: text}}, nil)
 			return reply, instructions + text, err
 		})
+		return reply.Text, err
 	})
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/vecbolt/vecbolt/rag/embed"
 )
 
-// Told returns what a service tells its clients of an error of a base, and whether that is the
+// Told words an error of a base for clients of a service, and reports whether the text has the
 // whole reason. No text has a path of the machine. Why a model does not answer may name a server,
 // and is for clients that may write. Errors of the machine, such as a full disk, are named only.
 func (e *Engine) Told(name string, err error, write bool) (text string, whole bool) {

@@ -144,7 +144,7 @@ async function askModel(body, talk, out, mine) {
     for await (const [event, r] of events(baseOf(at.b, "/ask"), body, streaming.signal)) {
       if (mine !== turn) return;
       if (event === "part") answer.append(r.text);
-      else fill(rest, sources(r), stages(r));
+      else fill(rest, r.answer_cut && h("p", { class: "soft" }, "The answer is cut off: the model stopped before its end (" + r.answer_cut + ")."), sources(r), stages(r));
       if (event === "answer") {
         fill(answer, cited(r.answer, r.citations.length));
         talk?.turns.push({ question: body.question, answer: r.answer });

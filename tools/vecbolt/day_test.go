@@ -18,7 +18,8 @@ import (
 )
 
 // chatModel VARIABLE starts a chat model with the API of Ollama, and stores its URL in a variable
-// of the environment. It answers with the last line of the first source, and cites it.
+// of the environment. It answers with the last line of the first source, and cites it. It breaks
+// down at a question with the word "broken", and stops early at one with the word "long".
 func chatModel(ts *testscript.TestScript, _ bool, args []string) {
 	model := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var body struct {
@@ -35,13 +36,23 @@ func chatModel(ts *testscript.TestScript, _ bool, args []string) {
 		if body.Stream {
 			words = strings.SplitAfter(words[0], " ")
 		}
-		for _, word := range words {
+		_, question, _ := strings.Cut(said, "\nQuestion: ")
+		broken := strings.Contains(question, "broken")
+		for i, word := range words {
+			if broken && (i > 0 || !body.Stream) {
+				_ = write.Encode(map[string]any{"error": "out of memory"})
+				return
+			}
 			_ = write.Encode(map[string]any{"message": map[string]string{"content": word}})
 		}
 		if !body.Stream {
 			return
 		}
-		_ = write.Encode(map[string]any{"done": true, "prompt_eval_count": len(strings.Fields(said)), "eval_count": 3})
+		reason := "stop"
+		if strings.Contains(question, "long") {
+			reason = "length"
+		}
+		_ = write.Encode(map[string]any{"done": true, "done_reason": reason, "prompt_eval_count": len(strings.Fields(said)), "eval_count": 3})
 	}))
 	ts.Defer(model.Close)
 	ts.Setenv(args[0], model.URL)

@@ -298,6 +298,7 @@ type ragAnswer struct {
 	Query         string         `json:"query,omitempty"`
 	Answer        string         `json:"answer,omitempty"`
 	Cited         []int          `json:"cited,omitempty"`
+	AnswerCut     string         `json:"answer_cut,omitempty"`
 }
 
 type ragChunk struct {
@@ -309,7 +310,8 @@ type ragChunk struct {
 
 func newRAGAnswer(r *rag.Response) *ragAnswer {
 	a := &ragAnswer{Chunks: []ragChunk{}, Context: r.Context, ContextTokens: r.ContextTokens, Citations: r.Citations, FromCache: r.FromCache,
-		Strategy: r.Strategy, Candidates: r.Candidates, RetrievalMS: float64(r.RetrievalTime) / float64(time.Millisecond), Query: r.Query, Answer: r.Answer, Cited: r.Cited}
+		Strategy: r.Strategy, Candidates: r.Candidates, RetrievalMS: float64(r.RetrievalTime) / float64(time.Millisecond), Query: r.Query, Answer: r.Answer, Cited: r.Cited,
+		AnswerCut: r.AnswerCut}
 	if a.Citations == nil {
 		a.Citations = []rag.Citation{}
 	}
@@ -394,15 +396,19 @@ func (t *tool) ask(ctx context.Context, e *knowledge.Engine, base, question stri
 		_, err = fmt.Fprint(t.out, response.Context)
 		return err
 	}
-	ao := knowledge.AskOptions{QueryOptions: o}
+	ao, begun := knowledge.AskOptions{QueryOptions: o}, false
 	if !t.json {
 		ao.Part = func(text string) error {
+			begun = true
 			_, err := t.out.WriteString(text)
 			return errors.Join(err, t.out.Flush())
 		}
 	}
 	response, err := e.Ask(ctx, base, question, ao)
 	if err != nil {
+		if begun { // what follows is a line of its own
+			fmt.Fprintln(t.out)
+		}
 		return err
 	}
 	if t.json {
@@ -412,7 +418,13 @@ func (t *tool) ask(ctx context.Context, e *knowledge.Engine, base, question stri
 	for _, cited := range response.Citations {
 		fmt.Fprintf(t.out, "  [%d] %s\n", cited.Number, cited.Source)
 	}
-	return t.out.Flush()
+	if err := t.out.Flush(); err != nil {
+		return err
+	}
+	if response.AnswerCut != "" {
+		t.notef("the answer is cut off: the model stopped before its end (%s)", response.AnswerCut)
+	}
+	return nil
 }
 
 type ragChatCmd struct {
@@ -423,7 +435,8 @@ type ragChatCmd struct {
 
 func (c *ragChatCmd) Help() string {
 	return "Reads one question per line. A question may refer to earlier ones: the base is searched for the topic of the conversation, " +
-		"which the chat model restates, or to which the words of each question are added. An empty line begins a new conversation."
+		"which the chat model restates, or to which the words of each question are added. An empty line begins a new conversation. " +
+		"A question that fails does not end it."
 }
 
 func (c *ragChatCmd) Run(ctx context.Context, t *tool, r *ragCmd) error {
@@ -436,7 +449,7 @@ func (c *ragChatCmd) Run(ctx context.Context, t *tool, r *ragCmd) error {
 	if _, err := e.Config(c.Base); err != nil {
 		return err
 	}
-	lines := bufio.NewScanner(t.in)
+	lines, failed := bufio.NewScanner(t.in), false
 	o.Conversation = "chat"
 	for lines.Scan() {
 		question := strings.TrimSpace(lines.Text())
@@ -444,14 +457,38 @@ func (c *ragChatCmd) Run(ctx context.Context, t *tool, r *ragCmd) error {
 			_ = e.Forget(c.Base, o.Conversation) // it fails if nothing was asked yet
 			continue
 		}
-		if err := t.ask(ctx, e, c.Base, question, o); err != nil {
+		err := t.ask(ctx, e, c.Base, question, o)
+		if err != nil && (ctx.Err() != nil || endsChat(err)) {
 			return err
 		}
-		if err := t.out.Flush(); err != nil {
+		if err != nil {
+			failed = true
+			err = t.failed(err)
+		}
+		if err := errors.Join(err, t.out.Flush()); err != nil {
 			return err
 		}
 	}
-	return lines.Err()
+	if err := lines.Err(); err != nil || !failed {
+		return err
+	}
+	return errReported
+}
+
+// endsChat reports whether the next question of a conversation would fail for the same reason.
+func endsChat(err error) bool {
+	return errors.Is(err, knowledge.ErrNotFound) || errors.Is(err, knowledge.ErrConfig) || errors.Is(err, embed.ErrMismatch)
+}
+
+// failed answers with the error of one question: the next line is for the next question.
+func (t *tool) failed(err error) error {
+	text := errtext.Plain(err.Error())
+	if t.json {
+		return t.line(map[string]string{"error": text})
+	}
+	flushed := t.out.Flush() // the text so far comes first
+	t.notef("%s", text)
+	return flushed
 }
 
 type ragStatusCmd struct {
