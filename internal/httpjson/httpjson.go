@@ -6,11 +6,14 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/vecbolt/vecbolt/internal/retry"
 )
 
 // A Caller sends requests. The zero value is ready to use.
@@ -41,10 +44,44 @@ type Answer struct {
 type StatusError struct {
 	Status string
 	Text   string // its beginning
+
+	after     time.Duration // pause that the server asks for
+	temporary bool
 }
 
 // Error shows the status and the beginning of the response.
 func (e *StatusError) Error() string { return fmt.Sprintf("status %s: %s", e.Status, e.Text) }
+
+// Temporary reports whether a request may succeed when it is sent again, and the pause that the
+// server asks for: it limits the rate, or failed internally, or the connection broke before the
+// response. It is false if the quota is used up, and if the server did not answer in time.
+func Temporary(err error) (after time.Duration, ok bool) {
+	var refused *StatusError
+	if errors.As(err, &refused) {
+		return refused.after, refused.temporary
+	}
+	var broken connectionError
+	var late interface{ Timeout() bool }
+	return 0, errors.As(err, &broken) && !(errors.As(err, &late) && late.Timeout()) && !errors.Is(err, context.Canceled)
+}
+
+// A connectionError is the failure of a request that got no response.
+type connectionError struct{ error }
+
+func (e connectionError) Unwrap() error { return e.error }
+
+// refused returns the error for a response with a status other than 200.
+func refused(a *Answer) *StatusError {
+	text, _ := io.ReadAll(io.LimitReader(a.Body, maxReply)) // as much of the reason as there is
+	e := &StatusError{Status: a.Status, Text: a.Shown(text), after: retry.After(a.Header, time.Now())}
+	switch code := a.StatusCode; code {
+	case http.StatusTooManyRequests:
+		e.temporary = !bytes.Contains(text, []byte("insufficient_quota"))
+	default:
+		e.temporary = code == http.StatusRequestTimeout || code >= 500 && code != http.StatusNotImplemented
+	}
+	return e
+}
 
 // Open sends body as JSON and returns the response. The caller closes its Body. A response with a
 // status other than 200 is a *StatusError.
@@ -71,13 +108,12 @@ func (c Caller) Open(ctx context.Context, url string, body any) (*Answer, error)
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }})
 	resp, err := client.Do(req)
 	if err != nil {
-		return nil, err
+		return nil, connectionError{err}
 	}
 	a := &Answer{resp, key}
 	if resp.StatusCode != http.StatusOK {
 		defer resp.Body.Close()
-		text, _ := io.ReadAll(io.LimitReader(resp.Body, maxReply)) // as much of the reason as there is
-		return nil, &StatusError{Status: resp.Status, Text: a.Shown(text)}
+		return nil, refused(a)
 	}
 	return a, nil
 }

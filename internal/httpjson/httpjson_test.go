@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestPost(t *testing.T) {
@@ -52,6 +53,47 @@ func TestPost(t *testing.T) {
 	down := errors.New("no key")
 	c.Secret = func(context.Context) (string, error) { return "", down }
 	if _, err := post(); !errors.Is(err, down) {
+		t.Error(err)
+	}
+}
+
+func TestTemporary(t *testing.T) {
+	status, answer, pause := 0, "", ""
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if status == 0 {
+			panic(http.ErrAbortHandler)
+		}
+		w.Header().Set("Retry-After", pause)
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, answer)
+	}))
+	defer server.Close()
+	for _, tt := range []struct {
+		status        int
+		answer, pause string
+		want          bool
+		after         time.Duration
+	}{
+		{429, "slow down", "7", true, 7 * time.Second},
+		{429, strings.Repeat(" ", maxRefusal) + "insufficient_quota", "", false, 0},
+		{500, "", "", true, 0},
+		{503, "", "2", true, 2 * time.Second},
+		{501, "", "", false, 0},
+		{408, "", "", true, 0},
+		{401, "", "", false, 0},
+		{200, "no JSON", "", false, 0},
+		{0, "", "", true, 0}, // the connection breaks
+	} {
+		status, answer, pause = tt.status, tt.answer, tt.pause
+		err := Caller{}.Post(t.Context(), server.URL, nil, new(int))
+		if after, ok := Temporary(err); err == nil || ok != tt.want || after != tt.after {
+			t.Errorf("%d %.20q: %v, %v, %v", tt.status, tt.answer, err, after, ok)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	err := Caller{}.Post(ctx, server.URL, nil, new(int))
+	if _, ok := Temporary(err); err == nil || ok {
 		t.Error(err)
 	}
 }

@@ -89,23 +89,25 @@ func (e *Error) Is(target error) bool { return target == e.Kind }
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// temporary reports whether err may go away when the same texts are sent again: the provider limits
-// the rate, took too long or failed internally, or the connection broke. It is false if the quota
-// is used up or the caller's context ended.
-func temporary(err error) bool {
+// temporary reports whether err may go away when the same texts are sent again, and the pause that
+// the provider asks for: it limits the rate, took too long or failed internally, or the connection
+// broke. It is false if the quota is used up or the caller's context ended.
+func temporary(err error) (after time.Duration, ok bool) {
 	var e *Error
 	if !errors.As(err, &e) || errors.Is(err, context.Canceled) {
-		return false
+		return 0, false
 	}
 	switch e.Kind {
 	case ErrRateLimited:
-		return e.Code != "insufficient_quota"
+		ok = e.Code != "insufficient_quota"
 	case ErrTimeout:
-		return true
+		ok = true
 	case ErrProvider:
-		return e.Status >= 500 && e.Status != 501
+		ok = e.Status >= 500 && e.Status != 501
+	default:
+		ok = errors.Is(err, errConnection)
 	}
-	return errors.Is(err, errConnection)
+	return e.RetryAfter, ok
 }
 
 // contextKind returns the kind of error for a context that ended.

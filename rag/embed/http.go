@@ -12,11 +12,12 @@ import (
 	"math"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
 	"unicode"
+
+	"github.com/vecbolt/vecbolt/internal/retry"
 )
 
 // defaultTimeout limits a request to a provider.
@@ -161,7 +162,7 @@ func (r *remote) refused(resp *http.Response, body []byte, key string) error {
 	case http.StatusRequestTimeout, http.StatusGatewayTimeout:
 		e.Kind = ErrTimeout
 	}
-	if d := retryAfter(resp.Header, time.Now()); d > 0 {
+	if d := retry.After(resp.Header, time.Now()); d > 0 {
 		e.RetryAfter = d
 	}
 	return e
@@ -224,30 +225,6 @@ func printable(s string) string {
 	return s
 }
 
-// retryAfter returns the requested pause, from seconds or a date (RFC 9110, 10.2.3) or from the
-// milliseconds of Azure and OpenAI. It is 0 if none is requested.
-func retryAfter(h http.Header, now time.Time) time.Duration {
-	if ms, err := strconv.ParseFloat(h.Get("Retry-After-Ms"), 64); err == nil {
-		return seconds(ms / 1000)
-	}
-	v := strings.TrimSpace(h.Get("Retry-After"))
-	if s, err := strconv.ParseFloat(v, 64); err == nil {
-		return seconds(s)
-	}
-	if t, err := http.ParseTime(v); err == nil {
-		return max(0, t.Sub(now))
-	}
-	return 0
-}
-
-// seconds converts an untrusted number of seconds.
-func seconds(s float64) time.Duration {
-	if !(s > 0) { // NaN included
-		return 0
-	}
-	return time.Duration(min(s, 1e9) * float64(time.Second))
-}
-
 // parseBase parses the URL of a server.
 func parseBase(s string) (*url.URL, error) {
 	u, err := url.Parse(s)
@@ -266,7 +243,7 @@ type common struct {
 	KeyEnv         string  `json:"api_key_env"`
 }
 
-func (c common) timeout() time.Duration { return seconds(c.TimeoutSeconds) }
+func (c common) timeout() time.Duration { return retry.Seconds(c.TimeoutSeconds) }
 
 func timeoutSchema() *Schema {
 	return &Schema{Type: "number", Description: "seconds that a request may take", Default: defaultTimeout.Seconds(), Minimum: limit(0), Maximum: limit(3600)}

@@ -6,9 +6,10 @@ import (
 	"errors"
 	"log/slog"
 	"math"
-	"math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/vecbolt/vecbolt/internal/retry"
 )
 
 // RetryOptions tune Retry. The zero value, like nil, is the default.
@@ -39,79 +40,49 @@ type RetryOptions struct {
 // retry together. If the provider asks for a pause, the pause is at least that long. The error is
 // the last error of e, or the context's.
 func Retry(e Embedder, opts *RetryOptions) Embedder {
-	r := &retry{Embedder: e}
+	r := &retrier{Embedder: e}
 	if opts != nil {
 		r.o = *opts
-	}
-	r.o.Attempts = cmp.Or(r.o.Attempts, 5)
-	r.o.Base = cmp.Or(r.o.Base, 500*time.Millisecond)
-	r.o.Max = cmp.Or(r.o.Max, 30*time.Second)
-	r.o.Patience = cmp.Or(r.o.Patience, 2*time.Minute)
-	if r.o.Sleep == nil {
-		r.o.Sleep = sleep
-	}
-	if r.o.Rand == nil {
-		r.o.Rand = rand.Float64
-	}
-	if r.o.Logger == nil {
-		r.o.Logger = slog.New(slog.DiscardHandler)
 	}
 	return r
 }
 
-type retry struct {
+type retrier struct {
 	Embedder
 	o RetryOptions
 }
 
-func (r *retry) Unwrap() Embedder { return r.Embedder }
+func (r *retrier) Unwrap() Embedder { return r.Embedder }
 
-func (r *retry) Queries() Embedder {
+func (r *retrier) Queries() Embedder {
 	if q := queries(r.Embedder); q != nil {
-		return &retry{q, r.o}
+		return &retrier{q, r.o}
 	}
 	return nil
 }
 
-func (r *retry) Embed(ctx context.Context, text string) ([]float32, error) {
+func (r *retrier) Embed(ctx context.Context, text string) ([]float32, error) {
 	return one(ctx, r.EmbedBatch, text)
 }
 
-func (r *retry) EmbedBatch(ctx context.Context, texts []string) ([][]float32, error) {
-	for attempt := 1; ; attempt++ {
-		vecs, err := r.Embedder.EmbedBatch(ctx, texts)
-		if err == nil || attempt >= r.o.Attempts || ctx.Err() != nil || !temporary(err) {
-			return vecs, err
-		}
-		// math.Ldexp saturates where a shift would overflow.
-		pause := min(math.Ldexp(float64(r.o.Base), attempt-1), float64(r.o.Max)) * (1 - r.o.Rand()/2)
-		var e *Error
-		if errors.As(err, &e) && e.RetryAfter > 0 {
-			if e.RetryAfter > r.o.Patience {
-				return nil, err
-			}
-			pause = max(pause, float64(e.RetryAfter)+r.o.Rand()*float64(r.o.Base))
-		}
-		wait := time.Duration(pause)
-		if end, ok := ctx.Deadline(); ok && time.Until(end) < wait {
-			return nil, err // the deadline is before the end of the pause
-		}
-		r.o.Logger.WarnContext(ctx, "embedding failed, will retry", "attempt", attempt, "pause", wait, "error", err)
-		if stop := r.o.Sleep(ctx, wait); stop != nil {
-			return nil, &Error{Kind: contextKind(stop), Provider: r.Provider(), Model: r.Model(), Err: stop}
-		}
+func (r *retrier) EmbedBatch(ctx context.Context, texts []string) ([][]float32, error) {
+	policy := retry.Policy(r.o)
+	if policy.Sleep == nil {
+		policy.Sleep = retry.Sleep
 	}
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
+	wait := policy.Sleep
+	policy.Sleep = func(ctx context.Context, d time.Duration) error {
+		if err := wait(ctx, d); err != nil {
+			return &Error{Kind: contextKind(err), Provider: r.Provider(), Model: r.Model(), Err: err}
+		}
 		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
+	var vecs [][]float32
+	err := policy.Do(ctx, "embedding", func() (err error) {
+		vecs, err = r.Embedder.EmbedBatch(ctx, texts)
+		return err
+	}, temporary)
+	return vecs, err
 }
 
 // LimitOptions tune Limit.
@@ -137,7 +108,7 @@ func Limit(e Embedder, opts LimitOptions) Embedder {
 		l.now = time.Now
 	}
 	if l.sleep == nil {
-		l.sleep = sleep
+		l.sleep = retry.Sleep
 	}
 	return l
 }

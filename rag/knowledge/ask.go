@@ -13,6 +13,8 @@ import (
 
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/internal/httpjson"
+	"github.com/vecbolt/vecbolt/internal/retry"
 	"github.com/vecbolt/vecbolt/rag"
 	"github.com/vecbolt/vecbolt/rag/chat"
 	"github.com/vecbolt/vecbolt/rag/embed"
@@ -416,7 +418,12 @@ func (e *Engine) chat(ctx context.Context, c Config, send func(context.Context, 
 	if e.opts.Embed != nil {
 		model.HTTP = e.opts.Embed.Client
 	}
-	reply, sent, err := send(ctx, model)
+	var reply chat.Reply
+	var sent string
+	err := retry.Policy(e.retry()).Do(ctx, "chat", func() (err error) {
+		reply, sent, err = send(ctx, model)
+		return err
+	}, httpjson.Temporary)
 	if err != nil {
 		return chat.Reply{}, fmt.Errorf("%w: %w", ErrModel, err)
 	}

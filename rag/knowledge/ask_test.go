@@ -2,6 +2,7 @@ package knowledge
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,6 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vecbolt/vecbolt/rag"
+	"github.com/vecbolt/vecbolt/rag/embed"
 )
 
 // A model is a chat server and a reranker for tests. It records what it is told.
@@ -291,6 +293,49 @@ func TestAsk(t *testing.T) {
 	}
 	if s := f.stats("b"); s.Failures != 3 || s.Queries != 2 {
 		t.Errorf("%+v", s)
+	}
+}
+
+// TestAskAgain: a chat model that limits the rate is asked again, after the pause that it wants, as
+// a model of embeddings is.
+func TestAskAgain(t *testing.T) {
+	f := newFixture(t)
+	facts(f)
+	asked, refusals := 0, 0
+	model := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if asked++; asked <= refusals {
+			w.Header().Set("Retry-After", "7")
+			http.Error(w, "slow down", http.StatusTooManyRequests)
+			return
+		}
+		fmt.Fprintln(w, `{"message":{"content":"Cats do [1]."},"done":true}`)
+	}))
+	defer model.Close()
+	var pauses []time.Duration
+	f.opts.Retry = &embed.RetryOptions{Attempts: 3, Rand: func() float64 { return 0 },
+		Sleep: func(_ context.Context, d time.Duration) error { pauses = append(pauses, d); return nil }}
+	f.set("b", map[string]any{"chat": "ollama", "chat_url": model.URL, "chat_model": "m"})
+	for refusals = range 4 {
+		for _, stream := range []bool{false, true} {
+			asked, pauses = 0, nil
+			o, text := AskOptions{}, ""
+			if stream {
+				o.Part = func(part string) error { text += part; return nil }
+			}
+			r, err := f.Ask(t.Context(), "b", "who purrs?", o)
+			failed := refusals == 3
+			if (err != nil) != failed || !failed && r.Answer != "Cats do [1]." || asked != min(refusals+1, 3) || len(pauses) != min(refusals, 2) {
+				t.Errorf("%d refusals: asked %d times, paused %v, %+v, %v", refusals, asked, pauses, r, err)
+			}
+			if failed && !errors.Is(err, ErrModel) || stream && !failed && text != "Cats do [1]." {
+				t.Errorf("%q, %v", text, err)
+			}
+			for _, pause := range pauses {
+				if pause != 7*time.Second {
+					t.Error(pause)
+				}
+			}
+		}
 	}
 }
 

@@ -39,7 +39,8 @@ type Options struct {
 	Default *embed.Config
 	// Embed holds what embedders need from the program: secrets, an HTTP client.
 	Embed *embed.Options
-	// Retry tunes how failed requests are retried; nil means the defaults of package embed.
+	// Retry tunes how failed requests to models of embeddings and of chat are retried; nil means
+	// the defaults of package embed.
 	Retry *embed.RetryOptions
 	// Tokens counts the tokens of chunks and contexts; the zero value estimates them.
 	Tokens Tokens
@@ -176,10 +177,7 @@ func (e *Engine) embedder(ctx context.Context, c Config) (embed.Embedder, error)
 		inner = embed.Limit(inner, embed.LimitOptions{PerSecond: rate})
 	}
 	if provider.Capabilities.Network {
-		retry := embed.RetryOptions{Logger: e.opts.Logger}
-		if e.opts.Retry != nil {
-			retry = *e.opts.Retry
-		}
+		retry := e.retry()
 		retry.Attempts = cmp.Or(c.Embedding.Attempts, retry.Attempts)
 		inner = embed.Retry(inner, &retry)
 	}
@@ -193,6 +191,14 @@ func (e *Engine) embedder(ctx context.Context, c Config) (embed.Embedder, error)
 	}
 	e.embedders[key] = inner
 	return inner, nil
+}
+
+// retry returns how requests to models are repeated.
+func (e *Engine) retry() embed.RetryOptions {
+	if e.opts.Retry != nil {
+		return *e.opts.Retry
+	}
+	return embed.RetryOptions{Logger: e.opts.Logger}
 }
 
 const (

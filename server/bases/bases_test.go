@@ -21,6 +21,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/rag/embed"
 	"github.com/vecbolt/vecbolt/rag/knowledge"
 	"github.com/vecbolt/vecbolt/server"
 	"github.com/vecbolt/vecbolt/server/bases"
@@ -65,7 +66,8 @@ func (l *record) String() string {
 func start(t *testing.T) *service {
 	t.Helper()
 	s := &service{T: t, files: filepath.Join(t.TempDir(), "files")}
-	engine, err := knowledge.New(filepath.Join(t.TempDir(), "ws"), &knowledge.Options{Logger: slog.New(slog.DiscardHandler), KeepOpen: time.Hour})
+	engine, err := knowledge.New(filepath.Join(t.TempDir(), "ws"), &knowledge.Options{Logger: slog.New(slog.DiscardHandler), KeepOpen: time.Hour,
+		Retry: &embed.RetryOptions{Attempts: 1}})
 	if err != nil {
 		t.Fatal(err)
 	}
