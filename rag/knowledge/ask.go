@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -560,7 +561,9 @@ type Stats struct {
 
 // Stats returns the statistics of a base.
 func (e *Engine) Stats(name string) (Stats, error) {
-	if _, err := e.Config(name); err != nil {
+	_, err := e.Config(name)
+	first := errors.Is(err, ErrNotFound) && e.learning(name) != nil // its first files are not written yet
+	if err != nil && !first {
 		return Stats{}, err
 	}
 	s := e.state(name)
