@@ -243,6 +243,21 @@ func TestFieldsOfTheSameName(t *testing.T) {
 	}
 }
 
+// A chunk of a converted file is cited without a line: the lines of its text are not in the file.
+func TestSourcesOfConvertedFiles(t *testing.T) {
+	f := newFixture(t)
+	f.write("a.html", "<html>\n<head>\n</head>\n<h1>Cats</h1>\n<p>Cats purr.</p>\n")
+	f.write("b.md", "# Dogs\n\nDogs bark.\n")
+	f.learn("b", counted)
+	for question, want := range map[string]string{"Who purrs?": "a.html", "Who barks?": "b.md:1"} {
+		r := f.query(question, QueryOptions{K: 1, Set: map[string]any{"strategy": "text"}})
+		_, lined := r.Chunks[0].Metadata[rag.FieldLineNumber]
+		if len(r.Citations) != 1 || filepath.Base(r.Citations[0].Source) != want || lined != strings.Contains(want, ":") {
+			t.Errorf("%s: %+v, %v", question, r.Citations, r.Chunks)
+		}
+	}
+}
+
 // TestLargeFiles skips them before they are read.
 func TestLargeFiles(t *testing.T) {
 	f := newFixture(t)

@@ -873,8 +873,8 @@ func metadata(id string, doc *load.Document, c split.Chunk, index int) db.Metada
 	set(rag.FieldOffset, int64(doc.Base+c.Offset))
 	if page := doc.Page(c.Offset); page > 0 {
 		set(rag.FieldPage, int64(page))
-	} else {
-		set(rag.FieldLineNumber, int64(doc.Line(c.Offset)))
+	} else if line := doc.Line(c.Offset); line > 0 {
+		set(rag.FieldLineNumber, int64(line))
 	}
 	if doc.Row > 0 {
 		set(rowField, int64(doc.Row))

@@ -43,9 +43,12 @@ func (d *Document) Exact() bool { return d.exact }
 
 // Line returns the line of the file, from 1, at an offset in the text. Of a row it is the line at
 // which the row begins. For converted formats, such as HTML, PDF and files of Office programs, it
-// is the line of the text.
+// is 0: the lines of their text are not in the file.
 func (d *Document) Line(offset int) int {
-	if d.Row > 0 {
+	switch {
+	case d.Format.isConverted():
+		return 0
+	case d.Row > 0:
 		return d.line + 1
 	}
 	return d.line + 1 + strings.Count(d.Text[:min(max(offset, 0), len(d.Text))], "\n")
@@ -73,8 +76,14 @@ const (
 // IsMarkdown reports whether the text of a document of this format is Markdown: headings begin with
 // number signs.
 func (f Format) IsMarkdown() bool {
+	return f == Markdown || f.isConverted() && f != "pdf"
+}
+
+// isConverted reports whether the text of a document is made from its file, rather than a part of
+// it.
+func (f Format) isConverted() bool {
 	_, converted := converters[f]
-	return f == Markdown || f == "html" || converted && f != "pdf"
+	return converted || f == "html"
 }
 
 var extensions = map[string]Format{

@@ -189,6 +189,14 @@ func TestPositions(t *testing.T) {
 	if rows, _ := read(t, "a.csv", "text\na\n\"b\nb\"\nc\n", nil); rows[2].Line(0) != 5 {
 		t.Error(rows[2].Line(0))
 	}
+	for _, name := range []string{"a.html", "a.eml", "a.ipynb"} {
+		content := map[string]string{"a.html": "<p>\n\none</p><p>two</p>", "a.eml": "Subject: s\n\none\n\ntwo\n",
+			"a.ipynb": `{"nbformat":4,"metadata":{},"cells":[{"cell_type":"markdown","source":["one\n","\n","two"]}]}`}[name]
+		docs, _ := read(t, name, content, nil)
+		if d := docs[0]; !strings.Contains(d.Text, "two") || d.Line(0) != 0 || d.Line(len(d.Text)) != 0 {
+			t.Errorf("%s: %q, lines %d and %d", name, d.Text, d.Line(0), d.Line(len(d.Text)))
+		}
+	}
 	d = &Document{Text: "one\n\ntwo", pages: []int{0, 5}}
 	if got := []int{d.Page(0), d.Page(4), d.Page(5), d.Page(7)}; !cmp.Equal(got, []int{1, 1, 2, 2}) {
 		t.Error(got)
