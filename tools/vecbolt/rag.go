@@ -436,7 +436,7 @@ type ragChatCmd struct {
 func (c *ragChatCmd) Help() string {
 	return "Reads one question per line. A question may refer to earlier ones: the base is searched for the topic of the conversation, " +
 		"which the chat model restates, or to which the words of each question are added. An empty line begins a new conversation. " +
-		"A question that fails does not end it."
+		"A question that fails does not end it; with --json, its line has the field error."
 }
 
 func (c *ragChatCmd) Run(ctx context.Context, t *tool, r *ragCmd) error {
