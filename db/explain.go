@@ -69,7 +69,8 @@ type WhyNot struct {
 	// Stage is the stage that lost it: "missing", "vector", "text" (the text does not
 	// match it, or excludes it), "depth" (no list is long enough to include it),
 	// "example", "where", "field" (it has no group), "threshold", "k", "offset", "group",
-	// "mmr" or "graph" (an approximate search did not find it); empty for a hit.
+	// "mmr" or "graph" (an approximate search did not find it, or not the best documents of
+	// its group, although they rank high enough); empty for a hit.
 	Stage string `json:"stage,omitempty"`
 	// Reason says the same in words.
 	Reason string `json:"reason"`
@@ -77,7 +78,8 @@ type WhyNot struct {
 
 // Explain answers a query as Search does and reports how: the work of each stage, and
 // where the documents whyNot rank, whether they are hits or not. The latter takes one
-// exact scan of all vectors that match.
+// exact scan of all vectors that match, and for an approximate answer with groups the
+// exact answer as well.
 func (c *Collection) Explain(ctx context.Context, q Query, whyNot ...string) (*Explanation, error) {
 	ver, v, done, err := c.begin(ctx, "explain")
 	if err != nil {

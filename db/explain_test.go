@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -104,7 +105,7 @@ func (w *zoo) checkReasons(t *testing.T, q Query, e *Explanation) {
 			y.Stage == "graph",
 			y.Stage == "k" && q.Group == nil && q.MMR == nil && y.Beyond != rank-q.limit(),
 			y.Stage == "k" && q.MMR != nil && y.Beyond != rank-q.MMR.Fetch,
-			y.Stage == "offset" && rank > q.Offset,
+			y.Stage == "offset" && q.Group == nil && q.MMR == nil && rank > q.Offset,
 			y.Stage == "example" && !slices.Contains(append(examples.Like, examples.Unlike...), y.ID):
 			t.Fatalf("%+v: rank %d", y, rank)
 		}
@@ -130,5 +131,103 @@ func TestExplainFilter(t *testing.T) {
 	}
 	if _, err := c.Explain(t.Context(), Query{}, "a"); !errors.Is(err, ErrInvalid) {
 		t.Error(err)
+	}
+}
+
+// In an approximate answer, Explain tells documents that the search did not find from those that a
+// later step left out.
+func TestExplainApproximate(t *testing.T) {
+	opts := walking
+	opts.Recheck = Manual
+	vdb := open(t, t.TempDir(), &opts)
+	c := collection(t, vdb, "c", Schema{Dim: 64, Metric: L2})
+	r := rand.New(rand.NewPCG(7, 9))
+	vecs := randomVectors(r, 1500, 64)
+	docs, ids := map[string]Document{}, []string{}
+	for i, v := range vecs {
+		d := Document{ID: fmt.Sprintf("%04d", i), Vector: v, Metadata: Metadata{"g": int64(r.IntN(60))}}
+		upsert(t, c, d)
+		docs[d.ID], ids = d, append(ids, d.ID)
+	}
+	if err := vdb.Compact(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for name, q := range map[string]Query{
+		"offset":       {K: 8, Offset: 6},
+		"mmr":          {K: 8, Offset: 6, MMR: &MMR{Lambda: 0.5, Fetch: 40}},
+		"groups":       {K: 3, Offset: 2, Group: &Group{Field: "g"}},
+		"large groups": {K: 2, Offset: 1, Group: &Group{Field: "g", Size: 2}},
+	} {
+		q.Accuracy = EF(1)
+		seen := map[string]int{}
+		for _, vec := range randomVectors(r, 20, 64) {
+			q.Near = Vector(vec)
+			e, err := c.Explain(t.Context(), q, ids...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			whole := q // with the hits that Offset skips
+			whole.K, whole.Offset = q.K+q.Offset, 0
+			answer := mustSearch(t, c, whole)
+			if answer.Exact {
+				t.Fatalf("%s: an exact answer", name)
+			}
+			all := whole
+			all.K, all.Accuracy = len(ids), Exact
+			if q.MMR != nil {
+				all.MMR = nil
+			}
+			truth := mustSearch(t, c, all).Hits
+			found := answer.Hits // by the graph
+			if q.MMR != nil {
+				plain := whole
+				plain.K, plain.MMR = q.MMR.Fetch, nil
+				found = mustSearch(t, c, plain).Hits
+			}
+			has := func(hits []Hit, id string) bool {
+				return slices.ContainsFunc(hits, func(h Hit) bool { return h.ID == id })
+			}
+			var groups []any // in their true order
+			for _, h := range truth {
+				if !slices.Contains(groups, h.Group) {
+					groups = append(groups, h.Group)
+				}
+			}
+			for _, y := range e.WhyNot {
+				want := ""
+				switch {
+				case y.Hit > 0:
+				case q.Group != nil:
+					g := docs[y.ID].Metadata["g"]
+					mine := slices.DeleteFunc(slices.Clone(answer.Hits), func(h Hit) bool { return h.Group != g })
+					switch {
+					case len(mine) > 0 && !slices.ContainsFunc(e.Result.Hits, func(h Hit) bool { return h.Group == g }):
+						want = "offset"
+					case len(mine) == max(1, q.Group.Size) && mine[len(mine)-1].Score > *y.Score:
+						want = "group"
+					case len(mine) > 0 || slices.Index(groups, g) < whole.K:
+						want = "graph"
+					default:
+						want = "k"
+					}
+				case has(answer.Hits, y.ID):
+					want = "offset"
+				case has(found, y.ID):
+					want = "mmr"
+				case q.MMR == nil && y.Rank <= whole.K || q.MMR != nil && y.Rank <= q.MMR.Fetch:
+					want = "graph"
+				default:
+					want = "k"
+				}
+				if seen[want]++; y.Stage != want {
+					t.Errorf("%s: %q, rank %d: stage %q, want %q: %s", name, y.ID, y.Rank, y.Stage, want, y.Reason)
+				}
+			}
+		}
+		for _, stage := range []string{"offset", "graph", "k"} {
+			if seen[stage] == 0 {
+				t.Errorf("%s: no document was lost at %q", name, stage)
+			}
+		}
 	}
 }

@@ -52,7 +52,9 @@ func (s *search) finish(q *probe, a *Answer) error {
 		return err
 	}
 	if q.Group == nil {
-		a.Rows = a.Rows[min(q.Offset, len(a.Rows)):min(q.limit(), len(a.Rows))]
+		a.Rows = a.Rows[:min(q.limit(), len(a.Rows))]
+		skipped := min(q.Offset, len(a.Rows))
+		q.skipped, a.Rows = a.Rows[:skipped], a.Rows[skipped:]
 	}
 	if q.text != nil {
 		a.Passages = &Passages{view: s.view, text: q.text}

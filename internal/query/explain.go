@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/internal/document"
@@ -133,10 +134,12 @@ func (s *search) whyNot(p *probe, rows []Row, ids []string) ([]WhyNot, error) {
 	if err := s.countBetter(p, suspects); err != nil {
 		return nil, err
 	}
+	outcome := s.outcome(p, rows)
 	for _, x := range suspects {
-		x.Rank = x.better + 1
-		x.Hit = 1 + slices.IndexFunc(rows, func(h Row) bool { return h.Place == x.doc.Place })
-		s.whyLost(p, rows, x)
+		x.Rank, x.Hit = x.better+1, outcome.hit(x)
+		if err := outcome.explain(x); err != nil {
+			return nil, err
+		}
 	}
 	return all, nil
 }
@@ -270,36 +273,122 @@ func (s *search) settle(all *standing) error {
 	})
 }
 
-// whyLost finds the stage after the filter that lost a document.
-func (s *search) whyLost(p *probe, rows []Row, x *suspect) {
-	lost := func(stage, format string, args ...any) { x.Stage, x.Reason = stage, fmt.Sprintf(format, args...) }
-	sameGroup := func(h Row) bool { return groupKey(h.Group) == groupKey(x.doc.Group) }
-	last := p.limit()
+// An outcome is what a search made of a probe.
+type outcome struct {
+	*search
+	p     *probe
+	hits  []Row
+	exact func() ([]Row, error) // the hits of the exact answer, with those that Offset skips
+}
+
+func (s *search) outcome(p *probe, hits []Row) *outcome {
+	return &outcome{search: s, p: p, hits: hits, exact: sync.OnceValues(func() ([]Row, error) {
+		q := *p.Query
+		q.K, q.Offset, q.Accuracy = p.limit(), 0, nearest.Goal{Recall: 1}
+		pass := s.on(s.ctx, s.ver, s.view)
+		if err := pass.answer([]Query{q}); err != nil {
+			return nil, err
+		}
+		return pass.answers[0].Rows, nil
+	})}
+}
+
+// lost names the stage that lost a document.
+func (x *suspect) lost(stage, format string, args ...any) {
+	x.Stage, x.Reason = stage, fmt.Sprintf(format, args...)
+}
+
+// hit returns the place of a document among the hits, from 1; 0 if it is not a hit.
+func (o *outcome) hit(x *suspect) int {
+	return 1 + slices.IndexFunc(o.hits, func(h Row) bool { return h.Place == x.doc.Place })
+}
+
+// explain says that a document is a hit, or finds the stage after the filter that lost it. An
+// approximate search may lose any document, and may also find one whose true rank is too low: what
+// it found decides, and the rank only says why it did not find the others.
+func (o *outcome) explain(x *suspect) error {
+	p := o.p
+	same := func(h Row) bool { return h.Place == x.doc.Place }
+	wanted, last := p.limit(), "the last hit"
 	if p.MMR != nil {
-		last = p.Need
+		wanted, last = p.Need, "the last document that hits are chosen from"
 	}
 	switch {
 	case x.Hit > 0:
 		x.Reason = fmt.Sprintf("it is hit %d", x.Hit)
 	case !x.matches: // whyFiltered has set the reason
 	case p.Threshold != nil && x.doc.Score < *p.Threshold:
-		lost("threshold", "its score %v is below the threshold %v", x.doc.Score, *p.Threshold)
-	case p.Group != nil && slices.ContainsFunc(rows, sameGroup):
-		lost("group", "%d better documents of its group are hits", p.Group.size())
+		x.lost("threshold", "its score %v is below the threshold %v", x.doc.Score, *p.Threshold)
 	case p.Group != nil:
-		lost("k", "its group %v does not rank from %d to %d", x.doc.Group, p.Offset+1, last)
-	case x.Rank > last:
-		x.Beyond = x.Rank - last
-		what := "the last hit"
-		if p.MMR != nil {
-			what = "the last document that hits are chosen from"
-		}
-		lost("k", "its rank %d is %d behind %s", x.Rank, x.Beyond, what)
-	case p.MMR != nil:
-		lost("mmr", "the chosen hits differ more from each other")
-	case x.Rank <= p.Offset:
-		lost("offset", "the first %d hits are left out", p.Offset)
+		return o.explainGroup(x)
+	case slices.ContainsFunc(p.skipped, same):
+		x.lost("offset", "the first %d hits are left out", p.Offset)
+	case p.MMR != nil && slices.ContainsFunc(p.rows, same):
+		x.lost("mmr", "the chosen hits differ more from each other")
+	case x.Rank > wanted:
+		x.Beyond = x.Rank - wanted
+		x.lost("k", "its rank %d is %d behind %s", x.Rank, x.Beyond, last)
 	default:
-		lost("graph", "the approximate search did not find it")
+		x.lost("graph", "the approximate search did not find it")
+	}
+	return nil
+}
+
+// explainGroup finds the stage that lost a document of a group which matches.
+func (o *outcome) explainGroup(x *suspect) error {
+	p := o.p
+	sameGroup := func(h Row) bool { return groupKey(h.Group) == groupKey(x.doc.Group) }
+	if i := slices.IndexFunc(o.hits, sameGroup); i >= 0 {
+		n := 0
+		for i+n < len(o.hits) && sameGroup(o.hits[i+n]) {
+			n++
+		}
+		full := n == p.Group.size()
+		if full && p.Ledger.Approximate {
+			var err error
+			if full, err = o.behind(x, o.hits[i+n-1]); err != nil {
+				return err
+			}
+		}
+		if full {
+			x.lost("group", "%d better documents of its group are hits", n)
+		} else {
+			o.notFound(x, "it")
+		}
+		return nil
+	}
+	if slices.ContainsFunc(p.skipped, sameGroup) {
+		x.lost("offset", "its group %v is one of the first %d, which are left out", x.doc.Group, p.Offset)
+		return nil
+	}
+	if p.Ledger.Approximate {
+		exact, err := o.exact()
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(exact, sameGroup) {
+			o.notFound(x, "the best documents of its group")
+			return nil
+		}
+	}
+	x.lost("k", "its group %v does not rank from %d to %d", x.doc.Group, p.Offset+1, p.limit())
+	return nil
+}
+
+// behind reports whether a document ranks behind a hit.
+func (o *outcome) behind(x *suspect, h Row) (bool, error) {
+	if x.doc.Score != h.Score {
+		return x.doc.Score < h.Score, nil
+	}
+	ids, err := o.names([]nearest.Place{h.Place})
+	return err == nil && x.doc.ID > ids[0], err
+}
+
+// notFound says that an approximate search did not find what would have made a document a hit.
+func (o *outcome) notFound(x *suspect, what string) {
+	if o.p.text == nil || o.p.UsesGraphs() {
+		x.lost("graph", "the approximate search did not find %s", what)
+	} else {
+		x.lost("depth", "the rankings that were fused are too short for %s; see legs", what)
 	}
 }

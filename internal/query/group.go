@@ -85,10 +85,17 @@ func (s *search) group(q *probe, best []Row) ([]Row, bool, error) {
 		if err != nil {
 			return nil, false, err
 		}
+		if lists {
+			q.fused = next.fused
+		}
 		round, best = next, found[0]
 		rows += len(best)
 	}
-	groups = groups[min(q.Offset, len(groups)):min(q.limit(), len(groups))]
+	groups = groups[:min(q.limit(), len(groups))]
+	for _, g := range groups[:min(q.Offset, len(groups))] {
+		q.skipped = append(q.skipped, g.hits...)
+	}
+	groups = groups[min(q.Offset, len(groups)):]
 
 	var asked []*group
 	var probes []*probe

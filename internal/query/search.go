@@ -106,6 +106,7 @@ type probe struct {
 	examples      []nearest.Place // left out of the answer
 	rows          []Row           // the best ones, in order
 	scale         *[2]float64     // the best scores by vector and text, for Convex; nil: use its own rows
+	skipped       []Row           // the hits before Offset; of a group, only those known so far
 	fused         []Row           // all fused rows, in order; only for Explain
 }
 

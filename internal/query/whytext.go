@@ -1,7 +1,6 @@
 package query
 
 import (
-	"fmt"
 	"math"
 	"slices"
 
@@ -57,12 +56,12 @@ func (s *search) whyNotText(p *probe, rows []Row, ids []string) ([]WhyNot, error
 	if err := s.textRanks(p, suspects); err != nil {
 		return nil, err
 	}
+	outcome := s.outcome(p, rows)
 	for _, x := range suspects {
 		if err := s.ctx.Err(); err != nil {
 			return nil, err
 		}
 		at := slices.IndexFunc(p.fused, func(h Row) bool { return h.Place == x.doc.Place })
-		x.Hit = 1 + slices.IndexFunc(rows, func(h Row) bool { return h.Place == x.doc.Place })
 		x.Legs = x.doc.Legs
 		failed, err := p.text.Fails(slices.Index(s.view.Parts, x.doc.Part), x.doc.Row)
 		if err != nil {
@@ -74,17 +73,26 @@ func (s *search) whyNotText(p *probe, rows []Row, ids []string) ([]WhyNot, error
 		case !p.vector && x.doc.Legs[1].Score != nil:
 			x.Rank, x.doc.Score, x.Score = x.doc.Legs[1].Rank, *x.doc.Legs[1].Score, x.doc.Legs[1].Score
 		}
+		x.Hit = outcome.hit(x)
+		near, found := x.doc.Legs[0], x.doc.Legs[1]
 		switch {
-		case x.Hit == 0 && x.matches && failed != nil && failed.Occur == text.Must:
-			x.Stage, x.Reason = "text", fmt.Sprintf("it lacks %q, which the text requires", failed.Raw)
-		case x.Hit == 0 && x.matches && failed != nil:
-			x.Stage, x.Reason = "text", fmt.Sprintf("it has %q, which the text excludes", failed.Raw)
-		case x.Hit == 0 && x.matches && x.Rank == 0 && x.doc.Legs[0].Score == nil && x.doc.Legs[1].Score == nil:
-			x.Stage, x.Reason = "text", "it has nothing of the text"
-		case x.Hit == 0 && x.matches && x.Rank == 0:
-			x.Stage, x.Reason = "depth", "it is not among the best of any ranking that was fused; see legs"
+		case x.Hit > 0 || !x.matches:
+			err = outcome.explain(x)
+		case failed != nil && failed.Occur == text.Must:
+			x.lost("text", "it lacks %q, which the text requires", failed.Raw)
+		case failed != nil:
+			x.lost("text", "it has %q, which the text excludes", failed.Raw)
+		case x.Rank > 0:
+			err = outcome.explain(x)
+		case near.Score == nil && found.Score == nil:
+			x.lost("text", "it has nothing of the text")
+		case p.UsesGraphs() && near.Score != nil && near.Rank <= p.Fusion.WithDefaults(p.Need).Depth:
+			x.lost("graph", "the approximate search by vector did not find it; see legs")
 		default:
-			s.whyLost(p, rows, x)
+			x.lost("depth", "it is not among the best of any ranking that was fused; see legs")
+		}
+		if err != nil {
+			return nil, err
 		}
 		if !p.vector {
 			x.Legs = x.Legs[1:]
