@@ -78,6 +78,7 @@ func TestReadsEndWithTheirContext(t *testing.T) {
 		{"passages", search(db.Query{Text: "two", Snippet: 10, K: 500}), 10},
 		{"both", search(db.Query{Near: db.Vector(v), Text: "one", K: 100, Fusion: db.Fusion{Method: db.Convex}}), 10},
 		{"groups", search(db.Query{Near: db.Vector(v), Group: &db.Group{Field: "s", Size: 2}, K: 5}), 300},
+		{"rounds of groups", search(db.Query{Near: db.Vector(v), Group: &db.Group{Field: "s", Size: 200}, K: 3}), 2},
 		{"mmr", search(db.Query{Near: db.Vector(v), MMR: &db.MMR{Lambda: 0.5, Fetch: 200}, K: 100}), 40},
 		{"text in a filter", search(db.Query{Near: db.Vector(v), Where: filter.Not(filter.Text("three"))}), 300},
 		{"explain", func(ctx context.Context) error {

@@ -2,6 +2,7 @@ package db
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -581,6 +582,35 @@ func TestSearchAllocations(t *testing.T) {
 			if got > x.most {
 				t.Errorf("%d rows, select %d: %v allocations, want %v at most", rows, x.parts, got, x.most)
 			}
+		}
+	}
+}
+
+// A search of a graph looks at its context in proportion to its work, and ends with it.
+func TestGraphSearchEndsWithItsContext(t *testing.T) {
+	f := plant(t, t.TempDir(), Cosine, "normal", 3000, 16)
+	for _, where := range []filter.Expr{nil, filter.Lt("i", 1500)} {
+		q := Query{Near: Vector(f.rngVector(16)), K: 10, Where: where, Select: IDsOnly}
+		looks := map[EF]int{}
+		for _, ef := range []EF{20, 2000} {
+			q.Accuracy = ef
+			if r := mustSearch(t, f.c, q); r.Exact {
+				t.Fatal("an exact answer")
+			}
+			ctx := &countdown{left: 1 << 30, done: make(chan struct{})}
+			if _, err := f.c.Search(ctx, q); err != nil {
+				t.Fatal(err)
+			}
+			looks[ef] = 1<<30 - ctx.left
+			for n := 1; n <= looks[ef]; n++ {
+				ctx := &countdown{left: n, done: make(chan struct{})}
+				if _, err := f.c.Search(ctx, q); !errors.Is(err, context.Canceled) {
+					t.Errorf("ef %d: ended at look %d of %d: %v", ef, n, looks[ef], err)
+				}
+			}
+		}
+		if looks[2000] < looks[20]+5 {
+			t.Errorf("%d looks at the context with ef 2000, %d with ef 20", looks[2000], looks[20])
 		}
 	}
 }

@@ -228,10 +228,11 @@ func (s *Search) searchSome(ctx context.Context, jobs []graphJob) error {
 		w = &graphScratch{}
 	}
 	defer s.graphs.Put(w)
+	defer w.query.Heed(context.Background()) // memory that is kept for others outlives the context
 	for i := range jobs {
 		err := ctx.Err()
 		if err == nil {
-			err = s.searchGraph(&jobs[i], w)
+			err = s.searchGraph(ctx, &jobs[i], w)
 		}
 		if err != nil {
 			return err
@@ -241,11 +242,12 @@ func (s *Search) searchSome(ctx context.Context, jobs []graphJob) error {
 }
 
 // searchGraph searches the graph of one part.
-func (s *Search) searchGraph(j *graphJob, memory *graphScratch) error {
+func (s *Search) searchGraph(ctx context.Context, j *graphJob, memory *graphScratch) error {
 	q, i := j.query, j.part
 	w, part := q.Parts[i].plan, s.View.Parts[i]
 	query, set := &memory.query, q.Parts[i].Set
 	query.Reset(w.graph, q.Scorer.Query)
+	query.Heed(ctx)
 	if q.Unseen != nil && q.Unseen.Part == part {
 		query.Without(q.Unseen.Row)
 		if q.Free { // no filter, as for a vector that is not stored
@@ -307,7 +309,7 @@ func (s *Search) searchGraph(j *graphJob, memory *graphScratch) error {
 				part.Segment.ReadAhead(int(row))
 			}
 		}
-		j.found, err = q.score(part, i, rows, j.found)
+		j.found, err = q.score(ctx, part, i, rows, j.found)
 		return err
 	}
 	q.Parts[i].plan, q.Parts[i].reason = graphPlan{}, why
@@ -316,7 +318,9 @@ func (s *Search) searchGraph(j *graphJob, memory *graphScratch) error {
 
 // score computes the true scores of rows of a part and returns the p.Need best, best first, in the
 // memory of found.
-func (p *Probe) score(part *engine.Part, at int, rows []uint32, found []topk.Candidate) ([]topk.Candidate, error) {
+func (p *Probe) score(
+	ctx context.Context, part *engine.Part, at int, rows []uint32, found []topk.Candidate,
+) ([]topk.Candidate, error) {
 	vector := func(n int) ([]float32, error) {
 		if n == len(rows) {
 			return nil, nil
@@ -325,6 +329,9 @@ func (p *Probe) score(part *engine.Part, at int, rows []uint32, found []topk.Can
 	}
 	next, err := vector(0)
 	for n, row := range rows {
+		if n%scoreEvery == 0 && err == nil {
+			err = ctx.Err()
+		}
 		vec := next
 		if err == nil {
 			next, err = vector(n + 1)

@@ -30,11 +30,14 @@ func Compare(a, b Ranked) int {
 	return cmp.Compare(a.ID, b.ID)
 }
 
+// scoreEvery is how many rows are scored between two looks at the context.
+const scoreEvery = 1024
+
 // rank computes true scores of the rows found for a probe, and keeps the best, in order.
 func (s *Search) rank(ctx context.Context, p *Probe) error {
 	rows := slices.Grow(p.Best[:0], len(p.found))
 	for i, c := range p.found {
-		if i%1024 == 0 {
+		if i%scoreEvery == 0 {
 			if err := ctx.Err(); err != nil {
 				return err
 			}

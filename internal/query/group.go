@@ -186,6 +186,9 @@ func (s *search) again(q *probe, probes ...*probe) ([][]Row, error) {
 // groupValues reads the field of each row.
 func (s *search) groupValues(q *probe, rows []Row) error {
 	for i := range rows {
+		if err := s.ctx.Err(); err != nil {
+			return err
+		}
 		m, err := s.metadata(rows[i].Place)
 		if err != nil {
 			return err

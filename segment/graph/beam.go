@@ -2,6 +2,7 @@ package graph
 
 import (
 	"cmp"
+	"context"
 	"math"
 	"slices"
 
@@ -181,8 +182,22 @@ type Buffer struct {
 	rows          []uint32
 	hits          []Hit
 	stats         Stats
-	expected      uint32 // the node that was announced last, or none
-	cold          bool   // see Query.Cold
+	expected      uint32          // the node that was announced last, or none
+	cold          bool            // see Query.Cold
+	ctx           context.Context // see Query.Heed
+}
+
+// heedEvery is how many expansions pass between two looks at the context. They take a few
+// milliseconds at most, unless they wait for the disk.
+const heedEvery = 256
+
+// ended returns the error of the context, which it looks at from time to time. Every walk asks
+// before each expansion.
+func (b *Buffer) ended() error {
+	if b.ctx == nil || b.stats.Expanded%heedEvery != 0 {
+		return nil
+	}
+	return b.ctx.Err()
 }
 
 // markedPerWord is how many words of the visited rows are cleared in the time of one of them alone.
@@ -214,7 +229,7 @@ func (b *Buffer) start(rows, ef, near, front int) {
 	b.pool.reset(ef, front)
 	b.near.reset(near, 0)
 	b.heap, b.expanded = b.heap[:0], b.expanded[:0]
-	b.ef, b.stopRatio, b.keepRatio, b.fewRatio, b.bridge = ef, 0, 0, 0, nil
+	b.ef, b.stopRatio, b.keepRatio, b.fewRatio, b.bridge, b.ctx = ef, 0, 0, 0, nil, nil
 	b.look = firstLook
 	b.expected = none
 	b.stats = Stats{}
@@ -281,6 +296,9 @@ func (g *Graph) walk(p *simd.CodedVector, b *Buffer) error {
 // goOn continues a search as far as ef and stopRatio of the buffer now allow.
 func (g *Graph) goOn(p *simd.CodedVector, b *Buffer) error {
 	for {
+		if err := b.ended(); err != nil {
+			return err
+		}
 		node, ok := b.pool.pop(b.ef, b.within(b.stopRatio, &b.pool))
 		if !ok {
 			return nil
@@ -315,6 +333,9 @@ func (q *Query) walkAllowed(allowed bitset.Set, b *Buffer) error {
 		return err
 	}
 	for {
+		if err := b.ended(); err != nil {
+			return err
+		}
 		most, n := b.within(b.keepRatio, &b.pool), 0
 		for i, d := range b.dists {
 			if b.pool.full(d) || d > most {

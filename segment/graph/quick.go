@@ -320,6 +320,9 @@ func (q *Query) goOnQuick(allowed bitset.Set, b *Buffer) error {
 	var estimates [degree]float32
 	var dist [1]float32
 	for {
+		if err := b.ended(); err != nil {
+			return err
+		}
 		node, ok := b.nearest(allowed == nil)
 		if !ok {
 			return nil

@@ -2,6 +2,7 @@ package graph
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"math"
 	"slices"
@@ -20,8 +21,9 @@ type Query struct {
 	without uint32     // a row treated as absent, or none
 	bridge  *bridge    // bridge links around without; nil until they are needed
 
-	cold     bool    // see Cold
-	fewRatio float32 // of the setting of the search
+	cold     bool            // see Cold
+	ctx      context.Context // see Heed; nil: none was given
+	fewRatio float32         // of the setting of the search
 
 	y   []float32 // memory that Reset reuses
 	rec []byte
@@ -40,7 +42,7 @@ func (q *Query) Reset(g *Graph, vec []float32) {
 	if len(vec) != dim {
 		panic(fmt.Sprintf("graph: query of dimension %d, want %d", len(vec), dim))
 	}
-	q.guard, q.g, q.without, q.bridge, q.cold = guard{}, g, none, nil, false
+	q.guard, q.g, q.without, q.bridge, q.cold, q.ctx = guard{}, g, none, nil, false, nil
 	q.y = slices.Grow(q.y[:0], signs(dim))[:signs(dim)]
 	clear(q.y[dim:])
 	extra := g.space.point(q.y[:dim], vec, true)
@@ -71,6 +73,9 @@ func (q *Query) Without(row int) { q.without, q.bridge = uint32(row), nil }
 // Cold says whether searches expect their memory on disk. They then ask the system for all pages of
 // an expansion at once, and wait for the disk once instead of once per page.
 func (q *Query) Cold(cold bool) { q.cold = cold }
+
+// Heed makes searches look at ctx now and then, and return its error once it has ended.
+func (q *Query) Heed(ctx context.Context) { q.ctx = ctx }
 
 // Work returns about how many distances a search with this setting estimates (see Stats.Estimated)
 // for a filter that allows this many rows.
@@ -123,8 +128,8 @@ type Stats struct {
 // The beam width is at least k. allowed is the set of rows that may be returned, nil for all; the
 // search passes through excluded nodes too, as far as the guard of q permits. score returns the
 // true score of a row, higher is better; it is called for somewhat more than k rows. Hits are in
-// the memory of buf: they are valid until its next use. Search returns the error of score, or an
-// error that wraps fileformat.ErrDamaged.
+// the memory of buf: they are valid until its next use. Search returns the error of score or of the
+// context, or an error that wraps fileformat.ErrDamaged.
 func (q *Query) Search(k int, s Setting, allowed bitset.Set, score func(row int) (float64, error),
 	buf *Buffer) ([]Hit, Stats, error) {
 	rows, stats, err := q.Find(k, s, allowed, buf)
@@ -162,6 +167,7 @@ func (q *Query) Find(k int, s Setting, allowed bitset.Set, buf *Buffer) (rows []
 	if err == nil && allowed != nil {
 		err = q.check(allowed, buf)
 	}
+	buf.ctx = nil // the memory of a search outlives its context
 	return buf.rows, buf.stats, err
 }
 
@@ -252,6 +258,7 @@ func (q *Query) startWith(k int, s Stage, allowed bitset.Set, front int, buf *Bu
 	buf.start(q.g.Len(), q.g.beam(k, s), near, front)
 	buf.marks = q.g.file != nil
 	buf.cold = q.cold && buf.marks
+	buf.ctx = q.ctx
 	buf.rank, buf.fewRatio = q.g.rank(k), q.fewRatio
 	q.limit(k, s, buf)
 	if margin := q.g.margin(k); margin > 0 && s.StopRatio > 0 {

@@ -36,6 +36,9 @@ func (q *Query) walkSift(b *Buffer) error {
 // goOnSift is Graph.goOn for a graph that sifts.
 func (q *Query) goOnSift(b *Buffer) error {
 	for {
+		if err := b.ended(); err != nil {
+			return err
+		}
 		node, ok := b.pool.pop(b.ef, b.within(b.stopRatio, &b.pool))
 		if !ok {
 			return nil

@@ -1,0 +1,59 @@
+package graph
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/vecbolt/vecbolt/internal/bitset"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
+)
+
+// countdown is a context that ends when it was looked at so often.
+type countdown struct {
+	context.Context
+	looks int
+}
+
+func (c *countdown) Err() error {
+	if c.looks--; c.looks < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// A search looks at its context in proportion to its work, and ends with the error of the context
+// at whichever look, in each walk and in each stage.
+func TestCancelled(t *testing.T) {
+	for _, w := range walks {
+		d, queries := make1("latent", w.dim, 3000, 1)
+		g := d.graph(t, fileformat.Cosine, Options{quiet: true, layout: w.layout})
+		half := bitset.New(d.rows())
+		for _, i := range rand.New(rand.NewPCG(1, 2)).Perm(d.rows())[:d.rows()/2] {
+			half.Set(i)
+		}
+		for _, s := range []Setting{{EF: 1500}, {EF: 10, Within: 1e-9, Beyond: Stage{EF: 1500}}} {
+			for _, allowed := range []bitset.Set{nil, half} {
+				var buf Buffer
+				search := func(looks int) (Stats, int, error) {
+					ctx := &countdown{t.Context(), looks}
+					q := g.Query(queries[0])
+					q.Heed(ctx)
+					_, stats, err := q.Find(10, s, allowed, &buf)
+					return stats, looks - ctx.looks, err
+				}
+				const enough = 1 << 40
+				stats, looks, err := search(enough)
+				if err != nil || stats.Expanded < 1000 || looks < stats.Expanded/heedEvery {
+					t.Fatalf("%+v, %+v: %d looks, %+v, %v", w, s, looks, stats, err)
+				}
+				for n := range looks {
+					if stats, _, err := search(n); !errors.Is(err, context.Canceled) || stats.Expanded > n*heedEvery {
+						t.Errorf("%+v, %+v: ended after %d of %d looks: %+v, %v", w, s, n, looks, stats, err)
+					}
+				}
+			}
+		}
+	}
+}
