@@ -14,7 +14,8 @@ import (
 
 // The planner takes the beam search or the scan, whichever costs less by the distances that the
 // search turns out to estimate: at any selectivity, recall or beam width, and number of results, in
-// every kind of graph. Work is counted, not timed. BenchmarkPrices measures the prices.
+// every kind of graph. Most rows of a graph are found by scans: walks would keep them all in order.
+// Work is counted, not timed. BenchmarkPrices measures the prices.
 func TestPlanByWork(t *testing.T) {
 	// A choice whose cost exceeds the other one's by this factor is wrong.
 	const tolerance = 1.2
@@ -77,6 +78,14 @@ func TestPlanByWork(t *testing.T) {
 			}
 			if walked < 5 || scanned < 5 {
 				t.Errorf("%d walks and %d scans: there was no choice", walked, scanned)
+			}
+			if set.name == "plain" { // see docs/bench/2026-11-27-long-answers.md
+				for k, want := range map[int]bool{1000: true, set.rows * 2 / 3: false} {
+					q := Query{Near: Vector(vecs[0]), K: k, Accuracy: Recall(0.95)}
+					if _, _, planned := costs(t, c, q); planned != want {
+						t.Errorf("%d results: the plan is a walk: %v, want %v", k, planned, want)
+					}
+				}
 			}
 		})
 	}

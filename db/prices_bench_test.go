@@ -35,7 +35,7 @@ func (p priceBase) String() string {
 
 var priceBases = []priceBase{
 	{"glove100k", 10_000, 100, IndexFast}, {"glove100k", 30_000, 100, IndexFast}, {"glove100k", 100_000, 100, IndexFast},
-	{"", 200_000, 128, IndexFast},
+	{"", 60_000, 64, IndexFast}, {"", 200_000, 128, IndexFast},
 	{"bgemicro_ml_384", 26_000, 384, IndexFast},
 	{"", 10_000, 384, IndexFast}, {"", 50_000, 384, IndexFast}, {"", 80_000, 384, IndexFast},
 	{"", 5_000, 768, IndexFast}, {"", 30_000, 768, IndexFast}, {"", 30_000, 768, IndexSmall},
@@ -44,9 +44,9 @@ var priceBases = []priceBase{
 
 // BenchmarkPrices compares the costs that the planner expects of beam searches and scans with their
 // times: the same queries by both, one at a time on one core, without the evaluation of the filter.
-// The first table has a line for each base, share of rows allowed at random, recall and kind of
-// query. Times are means over queries of the best of several rounds. The regret is the time of the
-// planner's choice, as a multiple of the better one.
+// The first table has a line for each base, number of results, share of rows allowed at random,
+// recall and kind of query. Times are means over queries of the best of several rounds. The regret
+// is the time of the planner's choice, as a multiple of the better one.
 //
 //	go test ./db -run '^$' -bench BenchmarkPrices -benchtime 1x -timeout 1h -promise.data DIR -prices.dir DIR2 -promise.out FILE
 func BenchmarkPrices(b *testing.B) {
@@ -72,6 +72,10 @@ func BenchmarkPrices(b *testing.B) {
 							timePlans(b, c, base, kind, 10, share, recall, table)
 						}
 						timePlans(b, c, base, kind, 100, share, 0.95, table)
+					}
+					some := promiseQueries{name: kind.name, vecs: kind.vecs[:10]}
+					for _, k := range []int{1000, 3000, 5000, 10_000, 20_000, 30_000, 45_000} {
+						timePlans(b, c, base, some, k, 1, 0.95, table)
 					}
 				}
 				b.Logf("\n%s%s", head, table)

@@ -94,20 +94,28 @@ func (g *Graph) Work(s Setting, allowed int) float64 {
 
 // Price returns the price of a search for k rows that estimates this many distances, in the unit of
 // codes.RowPrice. In the plain layout, a filtered search costs more, because its candidates wait in
-// an unbounded heap instead of a pool. In the quick layout few neighbours of a node become
-// candidates.
+// an unbounded heap instead of a pool. So does a search for many rows: it expands each of them and
+// inserts them into a long beam, but has visited most of their neighbours before, so that distances
+// tell little. In the quick layout few neighbours of a node become candidates, and all are
+// estimated.
 func (g *Graph) Price(estimated float64, k int, filtered bool) float64 {
-	dim := float64(g.Dim())
-	each := 900 + 3*dim
+	dim, rows := float64(g.Dim()), float64(k)
+	each, expansion := 900+3*dim, min(beamPrice*rows, wideBeamPrice)
 	switch {
 	case g.Quick():
-		each = 900 + 0.9*dim
+		each, expansion = 900+0.9*dim, 0
 	case filtered:
 		each = 1800 + 3*dim
 	}
-	scored := 10 + 1.5*float64(k) // about
-	return estimated*each + scored*codes.VectorPrice*dim
+	scored := 10 + 1.5*rows // about
+	return estimated*each + rows*expansion + scored*codes.VectorPrice*dim
 }
+
+// Prices of an expansion in the plain layout, beside the distances.
+const (
+	beamPrice     = 3      // for each row of the beam
+	wideBeamPrice = 20_000 // at most: the wider a beam, the nearer to its end are most rows inserted
+)
 
 // A Hit is a row with the score that the caller's function gave it.
 type Hit struct {
