@@ -273,7 +273,7 @@ func (s *search) settle(all *standing) error {
 	})
 }
 
-// An outcome is what a search made of a probe.
+// An outcome is the end of the search for a probe.
 type outcome struct {
 	*search
 	p     *probe
@@ -304,8 +304,8 @@ func (o *outcome) hit(x *suspect) int {
 }
 
 // explain says that a document is a hit, or finds the stage after the filter that lost it. An
-// approximate search may lose any document, and may also find one whose true rank is too low: what
-// it found decides, and the rank only says why it did not find the others.
+// approximate search may lose any document, and may also find one whose true rank is too low: the
+// rows that it found decide, and the rank only says why it did not find the others.
 func (o *outcome) explain(x *suspect) error {
 	p := o.p
 	same := func(h Row) bool { return h.Place == x.doc.Place }
@@ -384,7 +384,7 @@ func (o *outcome) behind(x *suspect, h Row) (bool, error) {
 	return err == nil && x.doc.ID > ids[0], err
 }
 
-// notFound says that an approximate search did not find what would have made a document a hit.
+// notFound says that an approximate search did not find a row without which a document is no hit.
 func (o *outcome) notFound(x *suspect, what string) {
 	if o.p.text == nil || o.p.UsesGraphs() {
 		x.lost("graph", "the approximate search did not find %s", what)
