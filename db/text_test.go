@@ -1,6 +1,7 @@
 package db
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"maps"
@@ -762,6 +763,60 @@ func TestTextDamage(t *testing.T) {
 	vdb = open(t, dir, &Options{ReadOnly: true})
 	if report, err := vdb.Check(t.Context(), CheckBytes); err != nil || report.OK() {
 		t.Errorf("%+v, %v", report, err)
+	}
+}
+
+// An index of an earlier analysis, whose terms are others, is made again and not read.
+func TestIndexOfAnotherAnalysis(t *testing.T) {
+	dir := t.TempDir()
+	vdb := open(t, dir, &Options{Sync: SyncNever})
+	c := collection(t, vdb, "c", Schema{Text: &TextIndex{}})
+	upsert(t, c, Document{ID: "a", Text: "they co\u00adoperate"}, Document{ID: "b", Text: "they"})
+	if err := vdb.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	find := func(c *Collection) {
+		t.Helper()
+		r := mustSearch(t, c, Query{Text: "cooperate", K: 3})
+		if len(r.Hits) != 1 || r.Hits[0].ID != "a" {
+			t.Errorf("hits %v", r.Hits)
+		}
+	}
+	find(c)
+	var s *engine.OpenSegment
+	for _, s = range vdb.engine.Segments {
+	}
+	x := vdb.engine.Analysis(s.Info.Collection).Indexer()
+	for range s.Info.Rows {
+		x.Index.Add([]text.Token{{Term: "co\u00adoper"}})
+	}
+	ident := s.TermsIdent(x.Analysis)
+	ident.Analysis[0]++
+	earlier, err := terms.Build(ident, terms.Input{Source: x.Index.View(s.Info.Rows)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, s.Terms.File())
+	if err := vdb.Close(); err != nil {
+		t.Fatal(err)
+	}
+	present, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, earlier, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	vdb = open(t, dir, &Options{Sync: SyncNever})
+	find(collectionOf(t, vdb, "c"))
+	if err := vdb.Compact(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := vdb.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if now, err := os.ReadFile(file); err != nil || !bytes.Equal(now, present) {
+		t.Errorf("the index was not made again: %d bytes, %v", len(now), err)
 	}
 }
 

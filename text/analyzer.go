@@ -14,7 +14,7 @@ import (
 
 // algorithm is the version of the analysis in this package. It must change whenever a text gives
 // other terms, so that an index of an earlier version is not used with the new terms.
-const algorithm = 2
+const algorithm = 3
 
 // MaxTerm is the maximum length of a term in bytes. Longer terms are cut between characters.
 const MaxTerm = 256
@@ -98,6 +98,19 @@ func (a *Analyzer) Scanner() *Scanner {
 // Tokens appends the terms of a text to dst, in order of position, and returns dst and the number
 // of positions. A text may hold any bytes.
 func (s *Scanner) Tokens(dst []Token, text string) (tokens []Token, positions int) {
+	r, before := respell(text), len(dst)
+	dst, positions = s.tokens(dst, r.text)
+	if r.edits != nil {
+		for i := range dst[before:] {
+			t := &dst[before+i]
+			t.Start, t.End = r.origin(t.Start, t.End)
+		}
+	}
+	return dst, positions
+}
+
+// tokens is Tokens for a text in the common spelling.
+func (s *Scanner) tokens(dst []Token, text string) (tokens []Token, positions int) {
 	pos := 0
 	for at := 0; at < len(text); {
 		end := s.segment(text, at)
@@ -298,7 +311,7 @@ func split(w string) [][2]int {
 	end := func(at int) {
 		if start >= 0 && at > start {
 			parts = append(parts, [2]int{start, at})
-			long = long || at-start > 1
+			long = long || utf8.RuneCountInString(w[start:at]) > 1
 		}
 		start = -1
 	}

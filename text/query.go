@@ -30,7 +30,7 @@ type Clause struct {
 	// the stem of the word, and stands for itself.
 	Prefix bool
 	Tokens []Token
-	// Raw is the user's text, without the sign and the quotes.
+	// Raw is the user's text, without the sign, the quotes and invisible characters.
 	Raw string
 }
 
@@ -98,7 +98,7 @@ func (a *Analyzer) Parse(query string) Query {
 // parse is Parse; more reports that clauses were left out.
 func (a *Analyzer) parse(query string) (q Query, more bool) {
 	s := a.Scanner()
-	rest := strings.TrimLeftFunc(query, unicode.IsSpace)
+	rest := strings.TrimLeftFunc(respell(query).text, unicode.IsSpace)
 	for ; rest != "" && len(q.Clauses) < MaxClauses; rest = strings.TrimLeftFunc(rest, unicode.IsSpace) {
 		var c Clause
 		switch rest[0] {
@@ -139,7 +139,9 @@ func (a *Analyzer) parse(query string) (q Query, more bool) {
 // words: quotes of any kind, a + or - in front of a word, a * after it. The result is empty if
 // nothing is left.
 func Plain(question string) string {
-	words := strings.FieldsFunc(question, func(r rune) bool { return unicode.IsSpace(r) || isQuote(r) || r == '*' })
+	words := strings.FieldsFunc(respell(question).text, func(r rune) bool {
+		return unicode.IsSpace(r) || isQuote(r) || r == '*'
+	})
 	for i, w := range words {
 		words[i] = strings.TrimLeft(w, "+-")
 	}
@@ -214,7 +216,7 @@ func (s *Scanner) clause(c *Clause) {
 	c.Tokens, _ = s.Tokens(nil, word)
 	// The last character of a run of pairs is only for queries of one character.
 	c.Tokens = slices.DeleteFunc(c.Tokens, func(t Token) bool {
-		r, _ := utf8.DecodeRuneInString(t.Term)
+		r, _ := utf8.DecodeRuneInString(word[t.Start:])
 		return t.Extra && spaceless(r) && len(c.Tokens) > 1
 	})
 	if len(c.Tokens) == 0 || c.Quoted {
