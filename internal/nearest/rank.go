@@ -99,8 +99,44 @@ func Order[H any](
 		}
 		return nil
 	})
-	slices.SortFunc(hits, compare)
-	return hits[:min(n, len(hits))], err
+	return best(hits, n, compare), err
+}
+
+// best returns the n best of hits, in order, and forgets the others: many documents can have the
+// score of the last one. A heap of the best so far has the worst of them first.
+func best[H any](hits []H, n int, compare func(a, b H) int) []H {
+	heap := hits[:min(n, len(hits))]
+	if len(heap) > 0 && len(heap) < len(hits) {
+		for i := len(heap)/2 - 1; i >= 0; i-- {
+			sink(heap, i, compare)
+		}
+		for i := len(heap); i < len(hits); i++ {
+			if compare(hits[i], heap[0]) < 0 {
+				heap[0] = hits[i]
+				sink(heap, 0, compare)
+			}
+		}
+	}
+	clear(hits[len(heap):])
+	slices.SortFunc(heap, compare)
+	return heap
+}
+
+// sink moves an element of a heap behind the worse ones below it.
+func sink[H any](heap []H, i int, compare func(a, b H) int) {
+	for {
+		worst := i
+		for child := 2*i + 1; child < min(2*i+3, len(heap)); child++ {
+			if compare(heap[child], heap[worst]) > 0 {
+				worst = child
+			}
+		}
+		if worst == i {
+			return
+		}
+		heap[i], heap[worst] = heap[worst], heap[i]
+		i = worst
+	}
 }
 
 // Known reports whether the id of a row is known without reading meta.bolt.
