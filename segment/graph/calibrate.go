@@ -144,7 +144,7 @@ func (b *builder) try(trials []trial, columns []int, s Setting, score scoreFunc,
 			if o.found[c], err = t.count(c, w, score); err != nil {
 				return err
 			}
-			if t.beyond(c, &w.buf) { // the answer would be exact
+			if o.beyond[c] = t.beyond(c, &w.buf); o.beyond[c] {
 				o.found[c] = 1
 			}
 			o.dist[c] = t.dist(c, &w.buf)

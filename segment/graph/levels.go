@@ -49,7 +49,7 @@ func levelOf(trials []trial, column int, s Setting, of func(t *trial) *outcome) 
 	var sums [kinds]moments
 	for i := range trials {
 		o := of(&trials[i])
-		sums[trials[i].kind].add(float64(o.found[column]), float64(o.nodes), 1)
+		sums[trials[i].kind].add(sampleOf(o, column), 1)
 	}
 	l := level{ef: s.EF, stopRatio: s.StopRatio, measured: measuredOf(&sums)}
 	l.expect(&sums)
@@ -61,35 +61,51 @@ func measuredOf(sums *[kinds]moments) *measured {
 	m := &measured{}
 	for k := range sums {
 		s := &sums[k]
-		if s.n == 0 {
-			continue
+		if kind(k) < kept && s.n > 0 {
+			m.recall[k] = float32(min(1, s.recall()))
 		}
-		if kind(k) < kept {
-			m.recall[k] = float32(min(1, s.sum/s.n))
+		if s.n >= fewest {
+			m.poor = max(m.poor, float32(s.poor/s.counted()))
 		}
-		m.poor = max(m.poor, float32(s.poor/s.n))
 	}
 	return m
 }
 
-// moments are sums over trials of one kind.
-type moments struct{ n, sum, squares, nodes, poor float64 }
+// moments are sums over trials of one kind. Only answers that are not exact have a recall: a few
+// poor ones would hide among many exact ones.
+type moments struct {
+	n, nodes                   float64
+	walked, sum, squares, poor float64 // of trials whose answer would not be exact
+}
 
 // add adds a trial a number of times, -1 to remove it.
-func (m *moments) add(found, nodes, times float64) {
+func (m *moments) add(s sample, times float64) {
 	m.n += times
+	m.nodes += float64(times * float64(s.nodes))
+	if s.exact {
+		return
+	}
+	found := float64(s.found)
+	m.walked += times
+	m.sum += float64(times * found)
+	m.squares += float64(times * float64(found*found))
 	if found < 0.5 {
 		m.poor += times
 	}
-	m.sum += float64(times * found)
-	m.squares += float64(times * float64(found*found))
-	m.nodes += float64(times * nodes)
 }
 
-// least returns the mean less a few standard errors.
+// counted returns of how many trials the recall is the mean. If few answers are not exact, they
+// say little, and exact ones make up the number.
+func (m *moments) counted() float64 { return max(m.walked, min(fewest, m.n)) }
+
+// recall returns the mean recall.
+func (m *moments) recall() float64 { return 1 + (m.sum-m.walked)/m.counted() }
+
+// least returns the mean recall less a few standard errors.
 func (m *moments) least() float64 {
-	mean := m.sum / m.n
-	deviation := math.Sqrt(max(0, m.squares/m.n-float64(mean*mean)) / m.n)
+	n, exact := m.counted(), m.counted()-m.walked
+	mean := m.recall()
+	deviation := math.Sqrt(max(0, (m.squares+exact)/n-float64(mean*mean)) / n)
 	return max(0, mean-mostErrors*deviation)
 }
 

@@ -76,6 +76,7 @@ func (q *Query) easy(s *Setting, buf *Buffer) bool {
 // A sample is the outcome of a setting for a trial.
 type sample struct {
 	found, nodes float32
+	exact        bool    // the answer would be exact
 	dist         float32 // see trial.dist
 	spread       float32
 }
@@ -90,10 +91,13 @@ func (b *builder) stages(column int) bool {
 func samplesOf(trials []trial, column int, of func(t *trial) *outcome) []sample {
 	all := make([]sample, len(trials))
 	for i := range trials {
-		o := of(&trials[i])
-		all[i] = sample{o.found[column], float32(o.nodes), o.dist[column], o.spread}
+		all[i] = sampleOf(of(&trials[i]), column)
 	}
 	return all
+}
+
+func sampleOf(o *outcome, column int) sample {
+	return sample{o.found[column], float32(o.nodes), o.beyond[column], o.dist[column], o.spread}
 }
 
 // A pair is a search of two stages, made of levels of one.
@@ -108,7 +112,7 @@ type pair struct {
 func (p *pair) far(t int) sample {
 	x := p.first.samples[t]
 	if p.second == nil {
-		return sample{found: 1, nodes: x.nodes + p.scan}
+		return sample{exact: true, nodes: x.nodes + p.scan}
 	}
 	y := p.second.samples[t]
 	switch {
@@ -187,7 +191,7 @@ func (b *builder) stagedFrom(trials []trial, column int, pairs []*pair,
 		var all [kinds]moments // with both stages
 		for t := range trials {
 			far[t] = p.far(t)
-			all[trials[t].kind].add(float64(far[t].found), float64(far[t].nodes), 1)
+			all[trials[t].kind].add(far[t], 1)
 		}
 		for i := range tries {
 			least := float32(0)
@@ -201,12 +205,12 @@ func (b *builder) stagedFrom(trials []trial, column int, pairs []*pair,
 				}
 				if near[t].spread >= least {
 					m := &sums[trials[t].kind]
-					m.add(float64(far[t].found), float64(far[t].nodes), -1)
-					m.add(float64(near[t].found), float64(near[t].nodes), 1)
+					m.add(far[t], -1)
+					m.add(near[t], 1)
 				}
 				if (n+1)*thresholds/len(order) > n*thresholds/len(order) && near[t].dist > 0 {
 					l := p.level(near[t].dist, least)
-					if l.expect(&sums); wanted(&l, float32(sums[likeRows].sum/sums[likeRows].n)) {
+					if l.expect(&sums); wanted(&l, float32(sums[likeRows].recall())) {
 						levels = append(levels, l)
 					}
 				}
@@ -224,7 +228,7 @@ func (b *builder) complete(trials []trial, l *level) {
 		if s.dist > l.within || s.spread < l.spread {
 			s = l.pair.far(t)
 		}
-		sums[trials[t].kind].add(float64(s.found), float64(s.nodes), 1)
+		sums[trials[t].kind].add(s, 1)
 	}
 	l.expect(&sums)
 	l.measured = measuredOf(&sums)

@@ -272,7 +272,8 @@ func infer(trials []trial, sample, easy []int, before *tally, last int) {
 			for c, f := range s.found {
 				ends[j].found[c] = float32(f / s.n)
 			}
-			ends[j].dist, ends[j].spread = t.end(0, j).dist, t.end(0, j).spread
+			was := t.end(0, j)
+			ends[j].beyond, ends[j].dist, ends[j].spread = was.beyond, was.dist, was.spread
 		}
 		t.whole = append(t.whole[:0], ends[last])
 		for j := range t.ended {

@@ -60,7 +60,7 @@ func (b *builder) queries(rows codes.Source) (all []trial, err error) {
 	s.largest = slices.Index(sizes, slices.Max(sizes))
 	last := opposite
 	if b.head.ident.Metric == fileformat.L2 {
-		last = popular
+		last = single
 	}
 	for k := meansOfFew; k <= last; k++ {
 		for i := range sampled[k] {
@@ -85,11 +85,17 @@ func (s *synthesizer) query(k kind, i int) ([]float32, error) {
 	case meansOfMany:
 		return s.mean(10)
 	case perturbed:
-		return s.moved([...]change{away, noise, noise}[i%3], [...]float64{0.5, 0.5, 1}[i%3], 0)
+		return s.moved(noise, 0.5, 0)
+	case extrapolated:
+		return s.moved(away, 0.5, 0)
+	case noisy:
+		return s.moved(noise, 1, 0)
 	case sparse:
 		return s.moved(erased, 0.8, s.rng.IntN(s.Dim()))
 	case popular:
 		return s.moved(erased, 0.8, s.largest)
+	case single:
+		return s.axis()
 	case midpoints:
 		return s.mean(2)
 	case central:
@@ -124,6 +130,21 @@ func (s *synthesizer) pick() ([]float32, error) {
 		for i := range v {
 			v[i] = float32(float64(v[i]) / length)
 		}
+	}
+	return v, nil
+}
+
+// axis returns a vector as long as a random row, along one axis.
+func (s *synthesizer) axis() ([]float32, error) {
+	x, err := s.pick()
+	if err != nil {
+		return nil, err
+	}
+	i := s.rng.IntN(s.Dim())
+	v := make([]float32, len(x))
+	v[i] = float32(min(math.Sqrt(simd.Dot64(x, x)), math.MaxFloat32))
+	if x[i] < 0 {
+		v[i] = -v[i]
 	}
 	return v, nil
 }

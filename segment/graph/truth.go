@@ -23,15 +23,20 @@ type neighbour struct {
 	dist  float32 // squared, of the points
 }
 
-// trials makes queries and finds the true neighbours of each by brute force.
+// trials makes queries and finds the true neighbours of each.
 func (b *builder) trials(rows codes.Source) ([]trial, error) {
 	trials, err := b.queries(rows)
 	if err != nil {
 		return nil, err
 	}
+	return trials, b.compareAll(trials, rows)
+}
+
+// compareAll finds the true neighbours of trials by brute force.
+func (b *builder) compareAll(trials []trial, rows codes.Source) error {
 	dim := b.Dim()
 	tiles := make([]*simd.RowTile, (len(trials)+trialsPerTile-1)/trialsPerTile)
-	err = b.each(len(tiles), func(_ *workerScratch, i int) error {
+	err := b.each(len(tiles), func(_ *workerScratch, i int) error {
 		group := trials[i*trialsPerTile:]
 		group = group[:min(len(group), trialsPerTile)]
 		tiles[i] = simd.NewL2Tile(len(group), dim+1)
@@ -48,7 +53,7 @@ func (b *builder) trials(rows codes.Source) ([]trial, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	var c rowChunk
 	longest := 0.0 // length of the longest point
@@ -67,9 +72,9 @@ func (b *builder) trials(rows codes.Source) ([]trial, error) {
 		})
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return trials, b.each(len(trials), func(_ *workerScratch, i int) error {
+	return b.each(len(trials), func(_ *workerScratch, i int) error {
 		t := &trials[i]
 		t.prune()
 		t.ranks, t.others = make(map[uint32]int, len(t.truth)), map[uint32]bool{}

