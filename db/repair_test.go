@@ -262,6 +262,96 @@ func TestBackupIsWhole(t *testing.T) {
 	}
 }
 
+// TestCopiesOfDamage damages a document of a database, and makes a backup of it and publishes it:
+// both fail and name the document, whatever was written before. A page that had its checksum keeps
+// it.
+func TestCopiesOfDamage(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		closed bool // when the damage happens
+		refuse bool // to open for writing
+		then   func(t *testing.T, dir string)
+		want   string
+	}{
+		{"killed", false, false, nil, `document "b" of collection "c"`},
+		{"killed, then closed", false, false, func(t *testing.T, dir string) {
+			if err := open(t, dir, nil).Close(); err != nil {
+				t.Fatal(err)
+			}
+		}, `document "b" of collection "c"`},
+		{"closed", true, false, nil, "checksum mismatch"},
+		{"closed, written to twice", true, true, func(t *testing.T, dir string) {
+			vdb, err := Open(dir, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = collection(t, vdb, "c", Schema{}).Upsert(t.Context(), Document{ID: "d"})
+			if flushed := vdb.Flush(t.Context()); err != nil || !errors.Is(flushed, ErrCorrupt) {
+				t.Fatal(err, flushed)
+			}
+			_ = vdb.Close()
+		}, "checksum mismatch"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			dir, text := t.TempDir(), "<the text of b>"
+			vdb := open(t, dir, &Options{Compaction: Manual})
+			docs := []Document{{ID: "b", Text: text}}
+			for i := range 50 { // several pages
+				docs = append(docs, Document{ID: fmt.Sprint(i), Text: strings.Repeat("long ", 200)})
+			}
+			upsert(t, collection(t, vdb, "c", Schema{}), docs...)
+			flush(t, vdb)
+			if test.closed {
+				if err := vdb.Close(); err != nil {
+					t.Fatal(err)
+				}
+			} else {
+				lose(t, vdb)
+			}
+			content, err := os.ReadFile(filepath.Join(dir, engine.MetaName))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for at, end := 0, 0; ; at = end { // and earlier copies of the page
+				i := bytes.Index(content[at:], []byte(text))
+				if i < 0 {
+					break
+				}
+				flip(t, filepath.Join(dir, engine.MetaName), int64(at+i))
+				end = at + i + len(text)
+			}
+			if test.then != nil {
+				test.then(t, dir)
+			}
+			vdb, err = Open(dir, nil)
+			if test.refuse {
+				if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), test.want) {
+					t.Errorf("it is opened: %v", err)
+				}
+				vdb, err = Open(dir, &Options{ReadOnly: true})
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer vdb.Close()
+			copied := filepath.Join(t.TempDir(), "copy")
+			if err := vdb.Backup(t.Context(), copied); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("backup: %v", err)
+			}
+			if left, err := os.ReadDir(copied); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("the backup has left %v, %v", left, err)
+			}
+			if test.refuse {
+				return
+			}
+			p := publisher(t, vdb, filepath.Join(t.TempDir(), "folder"), nil)
+			if _, err := p.Publish(t.Context()); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("publish: %v", err)
+			}
+		})
+	}
+}
+
 // TestBackupCut takes the files that a process leaves if it is killed at any step of a backup, or
 // while it discards one whose last step has failed. They are the whole database or refused, even by
 // a writer.

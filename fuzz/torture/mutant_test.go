@@ -112,7 +112,7 @@ var mutants = []mutant{
 	{name: "meta-never-synced", file: "internal/meta/store.go",
 		old: "\tbolt.AllocSize = growBy\n", new: "\tbolt.AllocSize = growBy\n\tbolt.NoSync = true\n"},
 	{name: "rewrite-not-synced", file: "internal/meta/rewrite.go",
-		old: "\tif err := f.Sync(); err != nil {\n\t\treturn err\n\t}\n\treturn check(f)\n}\n\n// copyRecords", new: "\treturn check(f)\n}\n\n// copyRecords", profiles: "rewrite"},
+		old: "\tif err := f.Sync(); err != nil {\n\t\treturn err\n\t}\n\treturn check(f, tmp)\n}\n\n// copyRecords", new: "\treturn check(f, tmp)\n}\n\n// copyRecords", profiles: "rewrite"},
 	{name: "rewrite-name-not-synced", file: "internal/meta/rewrite.go",
 		old: "synced = s.fs.SyncDir(path.Dir(s.name))", new: "synced = nil", profiles: "rewrite"},
 	{name: "backup-segment-not-synced", file: "internal/engine/files.go",

@@ -15,9 +15,9 @@ import (
 	"github.com/vecbolt/vecbolt/segment"
 )
 
-// checkTallies compares all counts and digests with the records. It reads the checksums of values,
-// but does not verify them.
-func (tx *Tx) checkTallies() error {
+// checkTallies compares all counts and digests with the records. With verify it also verifies the
+// checksum of each record, and the error names the id and the collection of a damaged one.
+func (tx *Tx) checkTallies(verify bool) error {
 	_, tallies, err := tx.readState()
 	if err != nil {
 		return err
@@ -25,7 +25,7 @@ func (tx *Tx) checkTallies() error {
 	for i, tag := range globalTags {
 		t, err := tx.table(tag)
 		if err == nil {
-			err = t.checkTally(tallies[i])
+			err = t.checkTally(tallies[i], verify)
 		}
 		if err != nil {
 			return err
@@ -38,14 +38,14 @@ func (tx *Tx) checkTallies() error {
 	for _, c := range colls {
 		docs, err := tx.documents(c.ID)
 		if err == nil {
-			err = docs.checkTally(tally{c.Documents, c.DocDigest})
+			err = docs.checkTally(tally{c.Documents, c.DocDigest}, verify)
 		}
 		if err != nil {
 			return err
 		}
 		ids, err := tx.identifiers(c.ID)
 		if err == nil {
-			err = ids.checkTally(tally{c.IDs, c.IDDigest})
+			err = ids.checkTally(tally{c.IDs, c.IDDigest}, verify)
 		}
 		if err != nil {
 			return err
@@ -54,11 +54,17 @@ func (tx *Tx) checkTallies() error {
 	return nil
 }
 
-func (t *table) checkTally(want tally) error {
+func (t *table) checkTally(want tally, verify bool) error {
 	var sum tally
 	cur := t.iterate().Cursor()
 	for k, v := cur.First(); k != nil; k, v = cur.Next() {
 		sum.add(k, v)
+		if !verify {
+			continue
+		}
+		if _, err := payloadOf(t.seed, k, v); err != nil {
+			return t.blame(k, err)
+		}
 	}
 	if sum != want {
 		return t.tx.store.corrupt("bucket %s: %w: %d records and their digest, want %d and theirs",
@@ -66,6 +72,61 @@ func (t *table) checkTally(want tally) error {
 			fileformat.ErrChecksum, sum.count, want.count)
 	}
 	return nil
+}
+
+// blame is corrupt, and names the collection and the id of a document, if they can be read.
+func (t *table) blame(key []byte, err error) error {
+	err = t.corrupt(key, err)
+	var bad *fileformat.CorruptError
+	rec, ok, unread := t.tx.record(t.coll)
+	if unread != nil || !ok || !errors.As(err, &bad) {
+		return err
+	}
+	switch {
+	case t.tag == tagIDs:
+		bad.Err = fmt.Errorf("id %q of collection %q: %w", key, rec.Name, bad.Err)
+	case t.tag == tagDocuments && len(key) == 8:
+		if whose := t.tx.ownerOf(t.coll, binary.BigEndian.Uint64(key)); whose != "" {
+			bad.Err = fmt.Errorf("%s of collection %q: %w", whose, rec.Name, bad.Err)
+		}
+	}
+	return err
+}
+
+// errFound ends a search.
+var errFound = errors.New("found")
+
+// ownerOf says which id names a document, or named it once. It reads all ids until it finds it,
+// and returns "" if it finds none.
+func (tx *Tx) ownerOf(coll uint32, doc uint64) (owner string) {
+	found := func(format, id string, at uint64) error {
+		if at != doc {
+			return nil
+		}
+		owner = fmt.Sprintf(format, id)
+		return errFound
+	}
+	err := tx.SalvageIDs(coll, func(id string, at uint64) error { return found("document %q", id, at) },
+		func(string, error) {})
+	if err != nil {
+		return owner
+	}
+	history, err := tx.table(tagHistory)
+	if err != nil {
+		return ""
+	}
+	_ = history.salvage(func(key, payload []byte, err error) error {
+		end := len(key) - 8
+		if err != nil || end < 0 || !validOwner(key[:end]) || binary.BigEndian.Uint32(key) != coll {
+			return nil
+		}
+		at, err := number(payload)
+		if err != nil {
+			return nil
+		}
+		return found("an earlier version of document %q", string(key[6:end]), at)
+	})
+	return owner
 }
 
 // checkEvery is the number of records between two checks of the context.

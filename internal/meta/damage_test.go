@@ -7,6 +7,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -112,6 +113,49 @@ func TestFlippedValue(t *testing.T) {
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// TestCopyOfDamage copies a store without page checksums in which one record is damaged: there is
+// no copy, and the error says whose record it is. The copy of a trusted file is not verified.
+func TestCopyOfDamage(t *testing.T) {
+	s := small(t)
+	good := fileOf(t, s)
+	for _, test := range []struct {
+		name, owner string
+		tag         uint8
+		coll        uint32
+		key         []byte
+		payload     []byte
+	}{
+		{"a document", `document "b" of collection "notes"`, tagDocuments, 1, appendU64(nil, 2), []byte("document 2")},
+		{"a document of another collection", `document "a" of collection "mail"`, tagDocuments, 2, appendU64(nil, 3), []byte("document 3")},
+		{"an earlier version", `an earlier version of document "a" of collection "notes"`, tagDocuments, 1, appendU64(nil, 1), []byte("document 1")},
+		{"an id", `id "b" of collection "notes"`, tagIDs, 1, []byte("b"), binary.LittleEndian.AppendUint64(nil, 2)},
+		{"dead rows", "bucket dead, key 1/0", tagDead, 0, appendU32(appendU64(nil, 1), 0), []byte{chunkList, 0, 0}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			value := appendValue(nil, seedOf(test.tag, test.coll), test.key, test.payload)
+			at := bytes.LastIndex(good, append(slices.Clone(test.key), value...))
+			if at < 0 {
+				t.Fatal("the record is not in the file")
+			}
+			for _, off := range []int{len(test.key) + 1, len(test.key) + len(value) - 1} { // the payload, the checksum
+				bad := bytes.Clone(good)
+				bad[at+off] ^= 1
+				hurt := openBytes(t, s, bad)
+				wantCorrupt(t, "CopyTo", hurt.CopyTo(s.fs, "copy"), test.owner, "checksum")
+				if _, err := s.fs.Size("copy"); !errors.Is(err, fs.ErrNotExist) {
+					t.Errorf("a copy is left: %v", err)
+				}
+				if err := hurt.Close(); err != nil {
+					t.Fatal(err)
+				}
+				if err := CopyTo(s.fs, s.name, newFS(t, nil)); err != nil {
+					t.Errorf("a trusted file: %v", err)
+				}
+			}
+		})
 	}
 }
 

@@ -114,7 +114,7 @@ func (s *Store) compactTo(tmp string) (err error) {
 	if err := f.Sync(); err != nil {
 		return err
 	}
-	return check(f)
+	return check(f, tmp)
 }
 
 // copyRecords copies all records of a transaction into an empty file, in order, so that pages are
@@ -156,13 +156,13 @@ func (s *Store) copyRecords(to *bbolt.DB, from *bbolt.Tx) error {
 	return tx.Commit()
 }
 
-// check validates a new file.
-func check(f *vfs.File) error {
+// check validates a new file, and blames the file name for damage.
+func check(f *vfs.File, name string) error {
 	size, err := f.Size()
 	if err != nil {
 		return err
 	}
-	return damage(f.Name(), boltcheck.Check(f, size))
+	return damage(name, boltcheck.Check(f, size))
 }
 
 // discard removes a file that may not exist. A non-empty directory of that name counts as absent.
@@ -177,9 +177,10 @@ func discard(fsys *vfs.FS, name string) error {
 	return err
 }
 
-// CopyTo writes a verified and synced copy of the last Update to a new file in another directory.
-// View and Update continue. The caller makes the name durable, and renames the file if a partial
-// file must not be visible.
+// CopyTo writes a synced copy of the last Update to a new file in another directory, and verifies
+// it: its pages and, unless the store is Trusted, each record, because a copy with page checksums
+// of its own would hide what was damaged before. View and Update continue. The caller makes the
+// name durable, and renames the file if a partial file must not be visible.
 func (s *Store) CopyTo(to *vfs.FS, name string) (err error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -199,21 +200,23 @@ func (s *Store) CopyTo(to *vfs.FS, name string) (err error) {
 			err = errors.Join(err, to.Remove(name))
 		}
 	}()
-	err = s.transact(false, func(tx *bbolt.Tx) error {
+	return s.transact(false, func(tx *bbolt.Tx) error {
 		w := &appender{f: f}
 		_, err := tx.WriteTo(w)
-		return cmp.Or(w.err, err) // bbolt does not wrap it
+		if err = cmp.Or(w.err, err); err == nil { // bbolt does not wrap it
+			err = placeRoots(f)
+		}
+		if err != nil {
+			return fmt.Errorf("meta: copy %s: %w", s.name, err)
+		}
+		if err := f.Sync(); err != nil {
+			return err
+		}
+		if err := check(f, s.name); err != nil || s.opts.Trusted {
+			return err
+		}
+		return s.reader(tx, nil).checkTallies(true)
 	})
-	if err != nil {
-		return fmt.Errorf("meta: copy %s: %w", s.name, err)
-	}
-	if err := placeRoots(f); err != nil {
-		return fmt.Errorf("meta: copy %s: %w", s.name, err)
-	}
-	if err := f.Sync(); err != nil {
-		return err
-	}
-	return check(f)
 }
 
 // placeRoots puts the roots of a copy where commits put them: the root of a transaction belongs in

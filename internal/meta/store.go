@@ -26,8 +26,8 @@ type Options struct {
 	ReadOnly bool     // change nothing, not even the directory
 	Create   bool     // make a new store; a file of that name is an error (fs.ErrExist)
 	DB       [16]byte // with Create: identity of the database
-	Lenient  bool     // for repair: counts and digests need not match
-	Verify   bool     // verify the structure of the whole file on disk first, and ignore meta.sums
+	Lenient  bool     // for repair: counts and digests need not match, and meta.sums is ignored
+	Verify   bool     // verify the structure of the whole file on disk first
 
 	// Shared lets other processes read the file meanwhile, each at a Root that this one has pinned.
 	// The lock of the database excludes other writers then, and the lock of the file says that
@@ -82,8 +82,8 @@ const (
 
 // Open opens the store in the file name. Without Create it first verifies the pages that bbolt
 // reads while opening. If Seal has written page checksums and they are still valid, pages are
-// verified on first use; otherwise, or with Verify, Open verifies the structure of every page in
-// use, and looks for missing and extra records.
+// verified on first use; otherwise Open looks for missing and extra records. Without them, or with
+// Verify, it also verifies the structure of every page in use.
 func Open(fsys *vfs.FS, name string, opts Options) (_ *Store, err error) {
 	if opts.Create && opts.ReadOnly {
 		return nil, ErrReadOnly
@@ -131,7 +131,7 @@ func Open(fsys *vfs.FS, name string, opts Options) (_ *Store, err error) {
 		return nil, err
 	}
 	if !opts.Create && !s.Sealed() && !opts.Lenient && !opts.Trusted {
-		if err := s.View((*Tx).checkTallies); err != nil {
+		if err := s.View(func(tx *Tx) error { return tx.checkTallies(false) }); err != nil {
 			return nil, err
 		}
 	}
@@ -192,12 +192,12 @@ func (s *Store) validate() error {
 			return err
 		}
 	}
-	if err == nil && !s.opts.Verify {
+	if err == nil && !s.opts.Lenient {
 		if err := s.loadSums(f, roots[newest]); err != nil {
 			return err
 		}
 	}
-	if err == nil && !s.Sealed() && !s.opts.Trusted {
+	if err == nil && (s.opts.Verify || !s.Sealed() && !s.opts.Trusted) {
 		err = boltcheck.Check(f, size)
 	}
 	return damage(s.name, err)

@@ -147,7 +147,10 @@ func TestSealedPageIsComparedOnce(t *testing.T) {
 	at := bytes.LastIndex(good, key)
 	bad := bytes.Clone(good)
 	bad[at+10] = 'x'
-	again := openBytes(t, s, bad)
+	if err := os.WriteFile(filepath.Join(s.fs.Dir(), s.name), bad, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	again := open(t, s.fs, Options{})
 	view(t, again, func(tx *Tx) error {
 		if _, ok, err := tx.ID(1, "000 "+strings.Repeat("k", 200)); !ok || err != nil {
 			t.Errorf("id on another page: %v, %v", ok, err)
@@ -170,6 +173,31 @@ func TestSealedPageIsComparedOnce(t *testing.T) {
 		t.Errorf("Seal of a sealed store: %v", err)
 	}
 	wantProblem(t, again, fmt.Sprintf("page %d: checksum", at/boltcheck.PageSize))
+}
+
+// TestVerifyComparesPages damages a page of a store with checksums and opens it as after a crash:
+// no commit builds on the page, which would then get a new checksum.
+func TestVerifyComparesPages(t *testing.T) {
+	s, _ := sealed(t)
+	bad := fileOf(t, s)
+	at := bytes.LastIndex(bad, []byte("long long"))
+	bad[at] = 'x'
+	if err := os.WriteFile(filepath.Join(s.fs.Dir(), s.name), bad, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		again := open(t, s.fs, Options{Verify: true})
+		err := again.Update(func(*Tx) error { t.Error("called"); return nil })
+		wantCorrupt(t, "Update", err, "checksum")
+		wantProblem(t, again, fmt.Sprintf("page %d: checksum", at/boltcheck.PageSize))
+		if err := again.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	again := open(t, s.fs, Options{Verify: true, Lenient: true, ReadOnly: true}) // as Repair
+	if again.Sealed() {
+		t.Error("a repair compares pages instead of records")
+	}
 }
 
 // TestSumsByte damages the checksum file: Open then verifies the structure of the store instead.
@@ -280,9 +308,11 @@ func TestSumsOfOtherPages(t *testing.T) {
 	if err := os.WriteFile(file, e.B, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err = Open(s.fs, name, Options{})
-	wantCorrupt(t, "Open", err, "checksum")
-	again := open(t, s.fs, Options{Verify: true}) // ignores the checksums
+	for _, opts := range []Options{{}, {Verify: true}} {
+		_, err = Open(s.fs, name, opts)
+		wantCorrupt(t, "Open", err, "checksum")
+	}
+	again := open(t, s.fs, Options{Verify: true, Lenient: true}) // ignores the checksums
 	if err := again.Close(); err != nil {
 		t.Fatal(err)
 	}
