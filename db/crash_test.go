@@ -538,6 +538,79 @@ func TestDerivedFilesAreRebuilt(t *testing.T) {
 	}
 }
 
+// TestCompactRebuildsDerivedFiles damages each derived file, of a closed database and of one that
+// uses it. Compact builds it again, although nothing else is to be done, and Check finds no damage.
+func TestCompactRebuildsDerivedFiles(t *testing.T) {
+	opts := smallest
+	opts.Compaction = Manual
+	dir := t.TempDir()
+	vdb := open(t, dir, &opts)
+	c := collection(t, vdb, "c", Schema{Dim: 8, Text: &TextIndex{}})
+	rng := rand.New(rand.NewPCG(5, 1))
+	for i, vec := range randomVectors(rng, 300, 8) {
+		upsert(t, c, Document{ID: fmt.Sprint(i), Vector: vec, Text: fmt.Sprint("number ", i), Metadata: Metadata{"i": i}})
+	}
+	compact(t, vdb)
+	use := func(t *testing.T) {
+		find(t, c, Query{Near: Vector(randomVectors(rng, 1, 8)[0]), Where: filter.Lt("i", 200)})
+		find(t, c, Query{Text: "number 7"})
+	}
+	use(t)
+	at := func(part, of int64) func(string) error { // a flipped byte
+		return func(name string) error {
+			st, err := os.Stat(name)
+			if err == nil {
+				flip(t, name, (st.Size()-1)*part/of)
+			}
+			return err
+		}
+	}
+	damages := map[string]func(string) error{
+		"removed": os.Remove,
+		"rubbish": func(name string) error {
+			return errors.Join(os.Remove(name), os.WriteFile(name, []byte("rubbish"), 0o600))
+		},
+		"head": at(0, 1), "quarter": at(1, 4), "middle": at(1, 2), "end": at(1, 1),
+		"a directory": func(name string) error { return errors.Join(os.Remove(name), os.Mkdir(name, 0o700)) },
+	}
+	for _, ext := range engine.DerivedExts {
+		name := filepath.Join(dir, engine.SegDir, "00000001."+ext)
+		for _, what := range slices.Sorted(maps.Keys(damages)) {
+			for _, open := range []bool{true, false} {
+				t.Run(fmt.Sprintf("%s/%s/open %v", ext, what, open), func(t *testing.T) {
+					if !open {
+						if err := vdb.Close(); err != nil {
+							t.Fatal(err)
+						}
+					}
+					if err := damages[what](name); err != nil {
+						t.Fatal(err)
+					}
+					if !open {
+						var err error
+						if vdb, err = Open(dir, &opts); err != nil {
+							t.Fatal(err)
+						}
+						c = collection(t, vdb, "c", Schema{})
+					}
+					compact(t, vdb)
+					check(t, vdb)
+					if st, err := os.Stat(name); err != nil || !st.Mode().IsRegular() {
+						t.Errorf("it is not there: %v", err)
+					}
+					if got := must(vdb.Stats()).BackgroundError; got != "" {
+						t.Error(got)
+					}
+					use(t)
+				})
+			}
+		}
+	}
+	if err := vdb.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // A mapped derived file that becomes unreadable costs only time.
 func TestDerivedFilesFault(t *testing.T) {
 	if runtime.GOOS == "windows" {

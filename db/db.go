@@ -102,8 +102,9 @@ func (db *DB) maintenance(ctx context.Context, call string, kind uint8, work fun
 
 // Compact reclaims all space of deleted and replaced documents at once. It flushes,
 // rewrites segments with dead rows, merges small segments, and rewrites meta.bolt if much
-// of it is free. Readers and writers go on. Calling it is optional: the database compacts
-// in the background.
+// of it is free. It reads all derived files and builds those that are missing or damaged.
+// Readers and writers go on. Calling it is optional: the database compacts in the
+// background.
 func (db *DB) Compact(ctx context.Context) error {
 	return db.maintenance(ctx, "compact", share.CallCompact, func() error { return db.engine.Compact(ctx) })
 }

@@ -80,7 +80,7 @@ func (db *Engine) compactAll(ctx context.Context) error {
 	if err := db.Settle(); err != nil {
 		return err
 	}
-	if _, err := db.MakeDerived(ctx, ByCompact, 0); err != nil {
+	if err := db.renewDerived(ctx); err != nil {
 		return err
 	}
 	db.MetaMu.Lock()

@@ -81,9 +81,18 @@ type Derived[T any] struct {
 type stage int
 
 const (
-	onDemand  stage = iota // by the first call that needs it
+	onDemand  stage = iota // by the first call that needs it, or by Compact
 	ByClose                // in the background once the segment has settled, at the latest by Compact or Close
 	ByCompact              // in the background after ByClose, at the latest by Compact, because it takes long
+)
+
+// care says which files are built again although they are there.
+type care int
+
+const (
+	absent   care = iota // none
+	outdated             // those made for another index of the collection
+	damaged              // and those with damage, which the whole file is read for
 )
 
 // Publishable is a derived file as a Publisher sees it.
@@ -98,7 +107,7 @@ type Publishable interface {
 type derivedFile interface {
 	File() string
 	stage() stage
-	make(ctx context.Context, replace bool) error
+	make(ctx context.Context, replace care) error
 	Check() error
 	Recompute(context.Context) error
 	Present() Publishable
@@ -210,7 +219,7 @@ func (d *Derived[T]) Need(ctx context.Context) (*T, error) {
 		return v, nil
 	}
 	if d.db.Leads() && d.db.Err() == nil && (d.scratch == nil || !d.scratch()) {
-		if err := d.make(ctx, false); ctx.Err() != nil {
+		if err := d.make(ctx, absent); ctx.Err() != nil {
 			return nil, ctx.Err()
 		} else if err != nil {
 			d.db.Opts.Logger.Warn("cannot keep derived file", "file", d.Name, "error", err)
@@ -234,8 +243,8 @@ func (d *Derived[T]) Need(ctx context.Context) (*T, error) {
 	return v, err
 }
 
-// make builds the file unless it is there. With replace, it also replaces an outdated file.
-func (d *Derived[T]) make(ctx context.Context, replace bool) error {
+// make builds the file unless it is there and nothing is to be replaced.
+func (d *Derived[T]) make(ctx context.Context, replace care) error {
 	if err := d.building.enter(ctx); err != nil {
 		return err
 	}
@@ -243,7 +252,10 @@ func (d *Derived[T]) make(ctx context.Context, replace bool) error {
 	if d.unwanted != nil && d.unwanted() {
 		return d.discard()
 	}
-	if v := d.Get(); v != nil && !(replace && d.isOutdated(v)) {
+	if replace >= damaged && d.Get() != nil {
+		d.examine()
+	}
+	if v := d.Get(); v != nil && !(replace >= outdated && d.isOutdated(v)) {
 		return nil
 	}
 	d.mu.Lock()
@@ -316,6 +328,14 @@ func (d *Derived[T]) discard() error {
 		return err
 	}
 	return d.db.FS.SyncDir(SegDir)
+}
+
+// examine reads the whole file, and stops the use of its content if it is damaged or gone.
+func (d *Derived[T]) examine() {
+	err := d.db.Guard(func() error { return d.Fits(d.db.Files()) })
+	if err != nil && !isExhausted(err) && !d.isLack(err) {
+		d.Distrust(err)
+	}
 }
 
 // Distrust stops the use of damaged content.
@@ -483,10 +503,25 @@ const SettleTime = 5 * time.Second
 // reaches that age, 0 if all have. A file that cannot be written costs speed, not data;
 // Stats reports the error.
 func (db *Engine) MakeDerived(ctx context.Context, last stage, age time.Duration) (next time.Duration, err error) {
+	replace := absent
+	if last == ByCompact {
+		replace = outdated
+	}
+	return db.makeDerived(ctx, ByClose, last, age, replace)
+}
+
+// renewDerived is MakeDerived for all derived files and segments. It also replaces damaged files.
+func (db *Engine) renewDerived(ctx context.Context) error {
+	_, err := db.makeDerived(ctx, onDemand, ByCompact, 0, damaged)
+	return err
+}
+
+func (db *Engine) makeDerived(ctx context.Context, first, last stage, age time.Duration, replace care) (
+	next time.Duration, err error) {
 	ver := db.Current() // keeps the segments mapped
 	defer db.Drop(ver)
 	var failed []error
-	for now := ByClose; now <= last; now++ {
+	for now := first; now <= last; now++ {
 		for _, s := range ver.Files.Segments {
 			wait := age - time.Since(s.made)
 			for _, d := range s.Derived {
@@ -498,7 +533,7 @@ func (db *Engine) MakeDerived(ctx context.Context, last stage, age time.Duration
 					continue
 				}
 				err := vfs.Catch(d.File(), func() error {
-					return db.Guard(func() error { return d.make(ctx, last == ByCompact) })
+					return db.Guard(func() error { return d.make(ctx, replace) })
 				})
 				if ctx.Err() != nil {
 					return 0, ctx.Err()
@@ -518,7 +553,7 @@ func (db *Engine) MakeDerived(ctx context.Context, last stage, age time.Duration
 // only, and the background tries again.
 func (db *Engine) makeNow(ctx context.Context, d derivedFile) {
 	err := vfs.Catch(d.File(), func() error {
-		return db.Guard(func() error { return d.make(ctx, false) })
+		return db.Guard(func() error { return d.make(ctx, absent) })
 	})
 	if err != nil && ctx.Err() == nil {
 		db.Opts.Logger.Warn("cannot keep derived file", append(reasons(err), "file", d.File())...)

@@ -12,8 +12,9 @@ import (
 type compactCmd struct{ database }
 
 func (c *compactCmd) Help() string {
-	return "The database does so by itself while a program has it open; this does it now. It also builds missing derived files: " +
-		"columns, codes, and the graphs of large collections, which take minutes for a million vectors."
+	return "The database does so by itself while a program has it open; this does it now. It also builds derived files that " +
+		"are missing or damaged: columns, full-text indexes, codes, and the graphs of large collections, which take minutes for " +
+		"a million vectors."
 }
 
 func (c *compactCmd) Run(ctx context.Context, t *tool) error {
