@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -141,6 +142,113 @@ func TestRepair(t *testing.T) {
 		t.Errorf("%d of the other collection", n)
 	}
 	check(t, fixed)
+}
+
+// TestRepairOfALog damages batches that only the log has: Check and Repair say how many are lost,
+// and Repair saves what the others wrote.
+func TestRepairOfALog(t *testing.T) {
+	put := func(coll, id, text string) func(*DB) error {
+		return func(vdb *DB) error {
+			c, err := vdb.OpenCollection(t.Context(), coll, Schema{})
+			if err == nil {
+				_, err = c.Upsert(t.Context(), Document{ID: id, Text: text})
+			}
+			return err
+		}
+	}
+	remove := func(coll, id string) func(*DB) error {
+		return func(vdb *DB) error {
+			_, err := existing(t, vdb, coll).Delete(t.Context(), id)
+			return err
+		}
+	}
+	rename := func(from, to string) func(*DB) error {
+		return func(vdb *DB) error { return vdb.Rename(t.Context(), from, to) }
+	}
+	drop := func(coll string) func(*DB) error {
+		return func(vdb *DB) error { return vdb.Drop(t.Context(), coll) }
+	}
+	for _, test := range []struct {
+		name    string
+		batches []func(*DB) error // after one that made collection c with documents a and b
+		marks   []string          // in the damaged records
+		numbers []string          // of the lost batches
+		want    string
+		lost    []string // other losses
+	}{
+		{"a put", []func(*DB) error{put("c", "a", "<lost>"), put("c", "b", "new"), remove("c", "a"), put("c", "d", "new")},
+			[]string{"<lost>"}, []string{"number 3 is lost"}, "c/b=new, c/d=new", nil},
+		{"two puts", []func(*DB) error{put("c", "a", "<lost 1>"), put("c", "d", "<lost 2>"), put("c", "e", "new")},
+			[]string{"<lost 1>", "<lost 2>"}, []string{"number 3 is lost", "number 4 is lost"}, "c/a=old, c/b=old, c/e=new", nil},
+		{"a put of what is deleted", []func(*DB) error{put("c", "d", "<lost>"), remove("c", "d"), put("c", "e", "new")},
+			[]string{"<lost>"}, []string{"number 3 is lost"}, "c/a=old, c/b=old, c/e=new", nil},
+		{"a rename", []func(*DB) error{rename("c", "<renamed>"), put("c", "a", "another"), put("<renamed>", "b", "new")},
+			[]string{"<renamed>"}, []string{"number 3 is lost"}, "c/a=another, collection 1/a=old, collection 1/b=new", []string{"collection 1"}},
+		{"a rename, then the definition", []func(*DB) error{rename("c", "<renamed>"), rename("<renamed>", "again")},
+			[]string{"<renamed>"}, []string{"number 3 is lost"}, "again/a=old, again/b=old", nil},
+		{"a definition", []func(*DB) error{put("<made>", "a", "old"), put("c", "d", "new"), drop("<made>")},
+			[]string{"<made>"}, []string{"number 3 is lost"}, "c/a=old, c/b=old, c/d=new", []string{"a"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			dir := t.TempDir()
+			vdb := open(t, dir, &Options{Compaction: Manual})
+			c := collection(t, vdb, "c", Schema{})
+			upsert(t, c, Document{ID: "a", Text: "old"}, Document{ID: "b", Text: "old"})
+			flush(t, vdb)
+			for _, batch := range append(test.batches, put("last", "z", "the witness")) {
+				if err := batch(vdb); err != nil {
+					t.Fatal(err)
+				}
+			}
+			lose(t, vdb)
+			logs, err := filepath.Glob(filepath.Join(dir, engine.WALDir, "*.wal"))
+			if err != nil || len(logs) == 0 {
+				t.Fatal(logs, err)
+			}
+			log := logs[len(logs)-1] // the others are flushed
+			content, err := os.ReadFile(log)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, mark := range test.marks {
+				flip(t, log, int64(bytes.Index(content, []byte(mark))))
+			}
+			report, err := CheckFiles(t.Context(), dir, CheckBytes)
+			if err != nil || len(report.Problems) != len(test.numbers) {
+				t.Fatalf("check: %v, %v", report, err)
+			}
+			saved := filepath.Join(t.TempDir(), "saved")
+			r, err := Repair(t.Context(), dir, saved)
+			if err != nil || len(r.Problems) != len(test.numbers) || len(r.Lost) != len(test.numbers)+len(test.lost) {
+				t.Fatalf("repair: %+v, %v", r, err)
+			}
+			for i, number := range test.numbers {
+				if p := report.Problems[i]; !strings.HasSuffix(p.Detail, "of the batches, "+number) {
+					t.Errorf("check: %v", p)
+				}
+				if l := r.Lost[i]; !strings.Contains(l.Reason, number) {
+					t.Errorf("lost: %v", l)
+				}
+			}
+			for i, what := range test.lost {
+				if l := r.Lost[len(test.numbers)+i]; l.Collection+l.ID != what {
+					t.Errorf("lost: %+v", l)
+				}
+			}
+			vdb = open(t, saved, nil)
+			check(t, vdb)
+			var got []string
+			for _, info := range must(vdb.Collections()) {
+				for id, d := range dump(t, existing(t, vdb, info.Name)) {
+					got = append(got, fmt.Sprintf("%s/%s=%s", info.Name, id, d.Text))
+				}
+			}
+			slices.Sort(got)
+			if want := test.want + ", last/z=the witness"; strings.Join(got, ", ") != want {
+				t.Errorf("%q, want %q", got, want)
+			}
+		})
+	}
 }
 
 // TestRepairWithoutASegment repairs a database whose only segment is gone, or has the vectors of

@@ -11,6 +11,7 @@ import (
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/meta"
 	"github.com/vecbolt/vecbolt/segment"
+	"github.com/vecbolt/vecbolt/wal"
 )
 
 // CheckFiles checks the files of a database that does not open, because of why. That error is the
@@ -45,6 +46,19 @@ func (x *fileChecker) add(p Problem) {
 		return old.File == p.File && (old.Offset == p.Offset || p.Offset < 0)
 	}) {
 		x.report.add(p)
+	}
+}
+
+// gap notes lost batches. The report may have the damage, without their number.
+func (x *fileChecker) gap(g wal.Gap) {
+	p := located(gapOf(g), x.version)
+	i := slices.IndexFunc(x.report.Problems, func(old Problem) bool {
+		return old.File == p.File && old.Offset == p.Offset
+	})
+	if i < 0 {
+		x.report.add(p)
+	} else {
+		x.report.Problems[i] = p
 	}
 }
 
@@ -117,10 +131,10 @@ func (x *fileChecker) listed() error {
 			}
 		}
 	}
-	err = x.replay(state, func(_ uint64, b []byte) error {
+	err = x.log(state, func(_ uint64, b []byte) error {
 		_, err := engine.DecodeRecord(b)
 		return errors.Join(err, x.ctx.Err())
-	})
+	}, x.gap)
 	if err != nil && x.ctx.Err() == nil {
 		x.note(err)
 	}

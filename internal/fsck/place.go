@@ -94,13 +94,36 @@ func newest(root *vfs.FS, numbers []uint64) (*place, error) {
 	return nil, errors.Join(rejected...)
 }
 
-// replay calls fn with the batches that only the log has.
-func (p *place) replay(s meta.State, fn func(lsn uint64, record []byte) error) error {
-	tail, err := wal.Replay(wal.Options{FS: p.fs, DB: s.DB, ReadOnly: true}, s.Applied, fn)
-	if err == nil && p.version != nil {
-		err = engine.EndOfLog(tail.Last, p.version)
+// log calls fn with the batches that only the log has, and lost with those that cannot be read.
+func (p *place) log(s meta.State, fn func(lsn uint64, record []byte) error, lost func(wal.Gap)) error {
+	o := wal.Options{FS: p.fs, DB: s.DB, ReadOnly: true}
+	if p.version == nil {
+		_, err := wal.Salvage(o, s.Applied, fn, lost)
+		return err
 	}
-	return err
+	end := s.Applied // the last batch that was read or counted
+	tail, err := wal.Salvage(o, s.Applied, fn, func(g wal.Gap) {
+		if g.Last == 0 {
+			g.Last = p.version.Batch
+		}
+		end = g.Last
+		lost(g)
+	})
+	if err != nil {
+		return err
+	}
+	if end = max(end, tail.Last); end < p.version.Batch {
+		lost(wal.Gap{First: end + 1, Last: p.version.Batch, Err: engine.EndOfLog(end, p.version)})
+		return nil
+	}
+	return engine.EndOfLog(end, p.version)
+}
+
+// gapOf describes lost batches.
+func gapOf(g wal.Gap) Problem {
+	p := problemOf(g.Err)
+	p.Detail += fmt.Sprintf("; of the batches, %v", g)
+	return p
 }
 
 // passedOver returns the problems of newer versions.

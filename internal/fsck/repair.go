@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/vecbolt/vecbolt/internal/meta"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 	"github.com/vecbolt/vecbolt/segment"
+	"github.com/vecbolt/vecbolt/wal"
 )
 
 // Repair copies everything that is provably intact from the damaged database in src to a new
@@ -275,7 +277,7 @@ func (r *repairer) salvage() error {
 			return err
 		}
 	}
-	return r.log()
+	return r.logged()
 }
 
 // unexplained reports the segments that neither meta.bolt nor the log knows:
@@ -295,6 +297,13 @@ func (r *repairer) unexplained(segments []segment.Info) error {
 
 // define gives a collection of the new database the name and the schema of def.
 func (r *repairer) define(def *engine.Definition) error {
+	for id, name := range r.names {
+		if name == def.Name && id != def.ID {
+			if err := r.displace(id); err != nil {
+				return err
+			}
+		}
+	}
 	if old, ok := r.names[def.ID]; ok && old != def.Name {
 		if err := r.dst.Rename(r.ctx, old, def.Name); err != nil {
 			return err
@@ -307,6 +316,23 @@ func (r *repairer) define(def *engine.Definition) error {
 	}
 	r.dims[def.Name] = made.Schema.Dim
 	return r.dst.SetMetadata(r.ctx, made.ID, def.Metadata)
+}
+
+// displace gives a collection another name, because a later one has its name now: a lost batch has
+// renamed or dropped it.
+func (r *repairer) displace(id uint32) error {
+	taken := slices.Collect(maps.Values(r.names))
+	was, name := r.names[id], fmt.Sprintf("collection %d", id)
+	for slices.Contains(taken, name) {
+		name += "+"
+	}
+	if err := errors.Join(r.flush(), r.dst.Rename(r.ctx, was, name)); err != nil {
+		return err
+	}
+	r.names[id], r.dims[name] = name, r.dims[was]
+	r.report.lose(Lost{Collection: name, What: "definition",
+		Reason: fmt.Sprintf("it was %q until a lost batch renamed or dropped it", was)})
+	return nil
 }
 
 // flushEvery is the size in bytes at which salvaged documents are written.
@@ -353,24 +379,35 @@ func (r *repairer) flush() error {
 	return err
 }
 
-// log applies the batches that only the log has, up to the first damage.
-func (r *repairer) log() error {
+// logged applies the batches that only the log has and that can be read. A batch says all that it
+// writes. So a document has its last version unless a lost batch wrote that.
+func (r *repairer) logged() error {
 	if err := r.flush(); err != nil {
 		return err
 	}
-	next := r.state.Applied + 1
-	err := r.place.replay(r.state, func(lsn uint64, b []byte) error {
+	lose := func(g wal.Gap) {
+		r.report.lose(Lost{What: "document", Reason: fmt.Sprintf(
+			"of the batches that only the log has, %v: what was replaced or deleted there may be back", g)})
+	}
+	err := r.place.log(r.state, func(lsn uint64, b []byte) error {
 		batch, err := engine.DecodeRecord(b)
 		if err != nil {
-			return engine.BadBatch(lsn, err)
+			err = engine.BadBatch(lsn, err)
+		} else {
+			err = r.replay(batch.Ops)
 		}
-		next = lsn + 1
-		return r.replay(batch.Ops)
+		if !errors.Is(engine.Translate(err), fileformat.ErrCorrupt) {
+			return err
+		}
+		r.report.problem(err)
+		lose(wal.Gap{First: lsn, Last: lsn})
+		return nil
+	}, func(g wal.Gap) {
+		r.report.problem(g.Err)
+		lose(g)
 	})
 	if errors.Is(engine.Translate(err), fileformat.ErrCorrupt) {
 		r.report.problem(err)
-		r.report.lose(Lost{What: "document",
-			Reason: fmt.Sprintf("batches from number %d on cannot be read from the log", next)})
 		return nil
 	}
 	return err
@@ -384,9 +421,10 @@ func (r *repairer) replay(ops []engine.Op) error {
 			if err := errors.Join(r.flush(), r.define(o.Def)); err != nil {
 				return err
 			}
-		case !known:
+		case !known && o.Kind != engine.OpDrop:
 			r.report.lose(Lost{ID: o.ID, What: "document",
 				Reason: fmt.Sprintf("the log writes to collection %d, whose definition is lost", o.Coll)})
+		case !known: // there is nothing to drop
 		case o.Kind == engine.OpDrop:
 			if err := errors.Join(r.flush(), r.dst.DropCollection(r.ctx, name)); err != nil {
 				return err
