@@ -563,29 +563,34 @@ func TestRepairIsWhole(t *testing.T) {
 		t.Fatal(err)
 	}
 	broken := errors.New("broken")
-	for n := int64(1); ; n++ {
-		dst := t.TempDir()
-		var steps atomic.Int64
-		opts := (&Options{hook: func(vfs.Op) error {
-			if steps.Add(1) == n {
-				return broken
+	for _, there := range []bool{true, false} {
+		for n := int64(1); ; n++ {
+			dst := t.TempDir()
+			if !there {
+				dst = filepath.Join(dst, "new") + "/"
 			}
-			return nil
-		}}).withDefaults()
-		if _, err := fsck.Repair(t.Context(), src, dst, opts.settings()); err == nil {
-			if steps.Load() >= n {
-				continue // a step whose failure does not matter
+			var steps atomic.Int64
+			opts := (&Options{hook: func(vfs.Op) error {
+				if steps.Add(1) == n {
+					return broken
+				}
+				return nil
+			}}).withDefaults()
+			if _, err := fsck.Repair(t.Context(), src, dst, opts.settings()); err == nil {
+				if steps.Load() >= n {
+					continue // a step whose failure does not matter
+				}
+				if got, err := collectionOf(t, open(t, dst, nil), "c").Count(t.Context(), nil); err != nil || got != 2 {
+					t.Error(got, err)
+				}
+				if _, err := os.Stat(filepath.Join(dst, engine.Unfinished)); !errors.Is(err, fs.ErrNotExist) {
+					t.Error("it is not moved as a whole:", err)
+				}
+				break
 			}
-			if got, err := collectionOf(t, open(t, dst, nil), "c").Count(t.Context(), nil); err != nil || got != 2 {
-				t.Error(got, err)
+			if left, err := os.ReadDir(dst); len(left) > 0 || there != (err == nil) {
+				t.Fatalf("after step %d: %v, %v", n, left, err)
 			}
-			if _, err := os.Stat(filepath.Join(dst, engine.Unfinished)); !errors.Is(err, fs.ErrNotExist) {
-				t.Error("it is not moved as a whole:", err)
-			}
-			break
-		}
-		if left, err := os.ReadDir(dst); err != nil || len(left) > 0 {
-			t.Fatalf("after step %d: %v, %v", n, left, err)
 		}
 	}
 	// Segments of a database that has lost its meta.bolt are not removed.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/vecbolt/vecbolt/internal/fileformat"
@@ -148,7 +149,7 @@ func TestEveryTruncation(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := wantCorrupt(t, useAll(x.FS, x.info, x.d), x.info.ID)
-		if !errors.Is(c, fileformat.ErrMismatch) || c.Offset != int64(n) {
+		if !errors.Is(c, fileformat.ErrDamaged) || !strings.Contains(c.Error(), "cut short") || c.Offset != int64(n) {
 			t.Fatalf("cut at %d: %v", n, c)
 		}
 		wantCorrupt(t, s.Verify(t.Context()), x.info.ID)

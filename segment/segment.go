@@ -53,13 +53,26 @@ func (s *Segment) open() error {
 		return fmt.Errorf("segment: open: %w", err)
 	}
 	if size != s.head.info.Size || size != s.lay.size {
-		return s.corrupt(min(size, s.lay.size), fmt.Errorf("%w: %d bytes, manifest %d, want %d",
-			fileformat.ErrMismatch, size, s.head.info.Size, s.lay.size))
+		return s.corrupt(min(size, s.lay.size), s.wrongSize(size))
 	}
 	if s.m, err = s.file.Map(size); err != nil {
 		return fmt.Errorf("segment: open: %w", err)
 	}
 	return s.Guard(s.verifyOpen)
+}
+
+// wrongSize says why the file has a size that it should not have: it is another file, or damaged.
+func (s *Segment) wrongSize(size int64) error {
+	h, _, err := readHeader(s.file)
+	h.info.Docs = s.head.info.Docs // the file does not have it
+	switch {
+	case err == nil && (h.db != s.head.db || h.info != s.head.info):
+		return fmt.Errorf("%w: %d bytes, manifest %d, want %d",
+			fileformat.ErrMismatch, size, s.head.info.Size, s.lay.size)
+	case size < s.lay.size:
+		return fmt.Errorf("%w: cut short, %d of %d bytes", fileformat.ErrDamaged, size, s.lay.size)
+	}
+	return fmt.Errorf("%w: %d bytes, should have %d", fileformat.ErrDamaged, size, s.lay.size)
 }
 
 // verifyOpen checks all but the vectors.

@@ -337,7 +337,7 @@ func TestHugeClaims(t *testing.T) {
 		if err != nil {
 			continue // beyond the limits
 		}
-		if _, err := Open(fsys, testDB, head); !errors.Is(err, fileformat.ErrMismatch) {
+		if _, err := Open(fsys, testDB, head); !errors.Is(err, fileformat.ErrDamaged) {
 			t.Errorf("dim %d, rows %d: %v", c[0], c[1], err)
 		}
 		got, err := Salvage(t.Context(), fsys, FileName(7), Info{}, nil)

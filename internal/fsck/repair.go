@@ -56,6 +56,7 @@ func (r *repairer) run(src, dst string, opts engine.Options) (err error) {
 	if dst == engine.Memory {
 		return document.Invalidf("a repaired database in memory would be lost")
 	}
+	dst = filepath.Clean(dst)
 	if inside, err := vfs.Inside(dst, src); err != nil || inside {
 		return errors.Join(err, document.Invalidf("the new directory lies inside the damaged database %q", src))
 	}
@@ -78,7 +79,8 @@ func (r *repairer) run(src, dst string, opts engine.Options) (err error) {
 	if err != nil {
 		return err
 	}
-	if r.dst, err = create(dst, opts); err != nil {
+	made := false
+	if r.dst, made, err = create(dst, opts); err != nil {
 		return errors.Join(err, r.closeStore())
 	}
 	defer func() {
@@ -86,7 +88,7 @@ func (r *repairer) run(src, dst string, opts engine.Options) (err error) {
 			err = finish(dst, opts.Hook)
 		}
 		if err != nil {
-			err = errors.Join(err, discard(dst))
+			err = errors.Join(err, discard(dst, made))
 		}
 	}()
 	if wreck != nil {
@@ -143,8 +145,8 @@ func (r *repairer) closeStore() error {
 }
 
 // create makes the new database, in engine.Unfinished of its directory. That must be empty: discard
-// removes all that a database may have.
-func create(dir string, opts engine.Options) (*engine.Engine, error) {
+// removes all that a database may have. made says that the directory was not there.
+func create(dir string, opts engine.Options) (_ *engine.Engine, made bool, err error) {
 	f, err := vfs.Open(dir, nil)
 	if err == nil {
 		var names []string
@@ -152,28 +154,29 @@ func create(dir string, opts engine.Options) (*engine.Engine, error) {
 		err = errors.Join(err, f.Close())
 		switch {
 		case slices.Contains(names, engine.Unfinished):
-			return nil, fmt.Errorf("%w: %q has what an interrupted backup or repair has left; remove it", engine.ErrExists, dir)
+			return nil, false, fmt.Errorf("%w: %q has what an interrupted backup or repair has left; remove it", engine.ErrExists, dir)
 		case len(names) > 0:
-			return nil, fmt.Errorf("%w: %q is not empty", engine.ErrExists, dir)
+			return nil, false, fmt.Errorf("%w: %q is not empty", engine.ErrExists, dir)
 		}
 	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
+	made = errors.Is(err, fs.ErrNotExist)
+	if err != nil && !made {
+		return nil, false, err
 	}
-	made, err := engine.Open(filepath.Join(dir, engine.Unfinished), opts)
+	db, err := engine.Open(filepath.Join(dir, engine.Unfinished), opts)
 	if err != nil {
-		err = errors.Join(err, discard(dir))
+		err = errors.Join(err, discard(dir, made))
 	}
-	return made, err
+	return db, made, err
 }
 
-// discard removes what create and finish have made in a directory that was empty.
-func discard(dir string) error {
-	sub := filepath.Join(dir, engine.Unfinished)
-	for _, made := range []string{dir, sub} {
-		f, err := vfs.Open(made, nil)
+// discard removes what create and finish have made in a directory that was empty, and the directory
+// if it was made for that.
+func discard(dir string, made bool) error {
+	for _, name := range []string{dir, filepath.Join(dir, engine.Unfinished)} {
+		f, err := vfs.Open(name, nil)
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil
+			break
 		}
 		if err == nil {
 			err = errors.Join(engine.Empty(f), f.Close())
@@ -182,11 +185,25 @@ func discard(dir string) error {
 			return err
 		}
 	}
-	f, err := vfs.Open(dir, nil)
+	if err := remove(filepath.Join(dir, engine.Unfinished)); err != nil || !made {
+		return err
+	}
+	return remove(dir)
+}
+
+// remove removes an empty directory that may be missing.
+func remove(dir string) error {
+	f, err := vfs.Open(filepath.Dir(dir), nil)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
-	return errors.Join(f.Remove(engine.Unfinished), f.Close())
+	if err = f.Remove(filepath.Base(dir)); errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return errors.Join(err, f.Close())
 }
 
 // finish moves the new database to its place, meta.bolt last.
