@@ -7,6 +7,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/internal/fsck"
+	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
 // A CheckLevel says how thorough a check is.
@@ -98,7 +99,8 @@ func CheckFiles(ctx context.Context, dir string, level CheckLevel) (*CheckReport
 		return report, errors.Join(err, vdb.Close())
 	}
 	version := (*engine.VersionError)(nil) // a file of it is missing
-	if !errors.Is(err, ErrCorrupt) && !(errors.As(err, &version) && errors.Is(err, ErrNotFound)) {
+	_, stranger := errors.AsType[*vfs.NotRegularError](err)
+	if !errors.Is(err, ErrCorrupt) && !stranger && !(errors.As(err, &version) && errors.Is(err, ErrNotFound)) {
 		return nil, err
 	}
 	found, err := fsck.CheckFiles(ctx, dir, err)

@@ -265,3 +265,61 @@ func TestStrangersInPlaceOfFiles(t *testing.T) {
 		t.Errorf("%d cases: %d failed, %d were right", cases, failed, right)
 	}
 }
+
+// TestStrangersAreNoEnd puts directories and links in the place of files that are not needed to
+// save the rest: errors name them and their kind, Check reports them, and Repair saves the rest.
+func TestStrangersAreNoEnd(t *testing.T) {
+	kinds := maps.Clone(strangers)
+	kinds["dangling link"] = func(path string) error { return os.Symlink("nowhere", path) }
+	delete(kinds, "empty file")
+	files, links := []string{"directory", "full directory", "pipe", "socket"}, []string{"loop", "dangling link"}
+	for _, test := range []struct {
+		name   string
+		kinds  []string
+		closed []string // kinds with which it cannot be opened to write
+		needed bool     // for an opening to read
+		saved  int      // documents
+	}{
+		{"wal/00000002.wal", slices.Concat(files, links), slices.Concat(files, links), true, 2},
+		{engine.LockName, files, files, true, 3},
+		{"wal/spare", slices.Concat(files, links), []string{"full directory"}, false, 3},
+	} {
+		for _, kind := range test.kinds {
+			t.Run(test.name+"/"+kind, func(t *testing.T) {
+				dir := t.TempDir()
+				vdb := open(t, dir, &Options{Compaction: Manual})
+				c := collection(t, vdb, "c", Schema{})
+				upsert(t, c, Document{ID: "a"}, Document{ID: "b"})
+				flush(t, vdb)
+				upsert(t, c, Document{ID: "c"})
+				lose(t, vdb)
+				at := filepath.Join(dir, filepath.FromSlash(test.name))
+				if err := errors.Join(os.RemoveAll(at), kinds[kind](at)); err != nil {
+					t.Fatal(err)
+				}
+				vdb, err := Open(dir, &Options{ReadOnly: true})
+				if err == nil {
+					err = vdb.Close()
+				}
+				if (err != nil) != test.needed || err != nil && (!strings.Contains(err.Error(), test.name) || !strings.Contains(err.Error(), "not a regular file")) {
+					t.Errorf("read: %v", err)
+				}
+				report, err := CheckFiles(t.Context(), dir, CheckBytes)
+				if err != nil || len(report.Problems) > 1 || report.OK() == test.needed || test.needed && report.Problems[0].File != test.name {
+					t.Errorf("check: %+v, %v", report, err)
+				}
+				r, err := Repair(t.Context(), dir, filepath.Join(t.TempDir(), "saved"))
+				if err != nil || r.Documents != test.saved || len(r.Lost) != 3-test.saved || (len(r.Problems) == 1) != test.needed {
+					t.Errorf("repair: %+v, %v", r, err)
+				}
+				vdb, err = Open(dir, nil)
+				if err == nil {
+					err = vdb.Close()
+				}
+				if (err != nil) != slices.Contains(test.closed, kind) || err != nil && !strings.Contains(err.Error(), test.name) {
+					t.Errorf("write: %v", err)
+				}
+			})
+		}
+	}
+}

@@ -94,7 +94,10 @@ func Create(o Options, next, durable uint64) (*Log, error) {
 	for slices.Contains(names, path.Base(spareName(l.spares))) {
 		size, err := o.FS.Size(spareName(l.spares))
 		if err != nil {
-			return nil, fmt.Errorf("wal: %w", err)
+			if o.FS.Remove(spareName(l.spares)) != nil {
+				return nil, fmt.Errorf("wal: %w", err)
+			}
+			break // it was a link or an empty directory
 		}
 		if size != o.fileSize() {
 			break // the next spare takes its place

@@ -7,9 +7,11 @@ import (
 	"io"
 	"io/fs"
 	"math"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/vecbolt/vecbolt/internal/codec"
 	"github.com/vecbolt/vecbolt/internal/fileformat"
@@ -112,6 +114,9 @@ func list(o *Options) (files []file, names []string, err error) {
 func readHeader(o *Options, name string, seq uint64) (h fileHeader, bad, err error) {
 	f, err := o.FS.Open(name)
 	if err != nil {
+		if why := stranger(o, name, err); why != "" {
+			return h, &fileformat.CorruptError{File: name, Offset: -1, Err: errors.New(why)}, nil
+		}
 		return h, nil, err
 	}
 	defer f.Close()
@@ -145,6 +150,25 @@ func readHeader(o *Options, name string, seq uint64) (h fileHeader, bad, err err
 		return corrupt(size, "file ends before its size of %d bytes", h.size)
 	}
 	return h, nil, nil
+}
+
+// stranger describes a thing in the place of a file of the log that does not open because of err;
+// it returns "" if that is a file.
+func stranger(o *Options, name string, err error) string {
+	if other, ok := errors.AsType[*vfs.NotRegularError](err); ok {
+		return other.Reason()
+	}
+	if errors.Is(err, syscall.ELOOP) {
+		return "a loop of links, not a regular file"
+	}
+	// In a directory, unlike a published folder, a file whose name is there can be missing only
+	// behind a link. The name may also have been removed since it was listed.
+	if real, _ := o.FS.Real(name); real == name && errors.Is(err, fs.ErrNotExist) {
+		if names, err := o.FS.ReadDir(dir); err == nil && slices.Contains(names, path.Base(name)) {
+			return "a link that leads nowhere, not a regular file"
+		}
+	}
+	return ""
 }
 
 // Replay calls fn for every record with an LSN above after, in order and without omission. payload

@@ -77,6 +77,9 @@ func (x *fileChecker) run(dir string, why error) error {
 		opened.Number > x.version.Number {
 		x.report.Problems = x.report.Problems[:0] // it is one of those that are passed over
 	}
+	if x.unlocked != nil {
+		x.note(x.unlocked)
+	}
 	for _, p := range x.passedOver() {
 		x.add(p)
 	}

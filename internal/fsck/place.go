@@ -23,6 +23,7 @@ type place struct {
 	rejected []error            // why newer versions were passed over, the newest first
 	store    *meta.Store        // nil if meta.bolt does not open,
 	why      error              // because of this
+	unlocked error              // why no process, this one included, can lock it; nil if it is locked
 	close    func()             // does not close store
 }
 
@@ -49,10 +50,14 @@ func look(dir string) (*place, error) {
 		}
 	}
 	held, err := root.Lock(engine.LockName, false)
-	if err != nil {
+	other, stranger := errors.AsType[*vfs.NotRegularError](err)
+	if err != nil && !stranger {
 		return nil, errors.Join(err, root.Close())
 	}
 	p := &place{root: root, fs: root, close: func() { held.Close(); root.Close() }}
+	if stranger {
+		p.unlocked, p.close = other, func() { root.Close() }
+	}
 	p.store, p.why = meta.Open(root, engine.MetaName, lenient)
 	return p, nil
 }

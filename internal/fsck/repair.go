@@ -60,6 +60,9 @@ func (r *repairer) run(src, dst string, opts engine.Options) (err error) {
 	if inside, err := vfs.Inside(dst, src); err != nil || inside {
 		return errors.Join(err, document.Invalidf("the new directory lies inside the damaged database %q", src))
 	}
+	if r.unlocked != nil {
+		r.report.problem(r.unlocked)
+	}
 	r.report.Problems = append(r.report.Problems, r.passedOver()...)
 	if r.version != nil {
 		r.report.Version = r.version.Number

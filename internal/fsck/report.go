@@ -8,6 +8,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/internal/fileformat"
+	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
 // A Report counts the data that a check read and lists its problems.
@@ -102,6 +103,7 @@ func problemOf(err error) Problem {
 	var (
 		corrupt *fileformat.CorruptError
 		version *engine.VersionError
+		other   *vfs.NotRegularError
 		at      *fs.PathError
 	)
 	p := Problem{File: engine.MetaName, Offset: -1, Detail: err.Error()}
@@ -110,6 +112,8 @@ func problemOf(err error) Problem {
 	}
 	if errors.As(engine.Translate(err), &corrupt) {
 		p = Problem{File: corrupt.File, Offset: corrupt.Offset, Detail: corrupt.Err.Error()}
+	} else if errors.As(err, &other) {
+		p.File, p.Detail = other.Name, other.Reason()
 	} else if errors.As(err, &at) && fs.ValidPath(at.Path) {
 		p.File = at.Path
 	}
