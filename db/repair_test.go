@@ -251,6 +251,32 @@ func TestRepairOfALog(t *testing.T) {
 	}
 }
 
+// TestRepairOfDefinitions repairs a database whose log changes what a collection was made with.
+func TestRepairOfDefinitions(t *testing.T) {
+	german := &TextIndex{Language: "german"}
+	for _, text := range []*TextIndex{german, nil} {
+		dir := t.TempDir()
+		vdb := open(t, dir, &Options{Compaction: Manual})
+		c := collection(t, vdb, "c", Schema{Dim: 2, Text: &TextIndex{}})
+		upsert(t, c, Document{ID: "a", Vector: []float32{1, 2}, Text: "Häuser"})
+		flush(t, vdb)
+		err := errors.Join(c.SetText(t.Context(), text), c.SetIndex(t.Context(), IndexSmall))
+		upsert(t, c, Document{ID: "b", Text: "Haus"})
+		lose(t, vdb)
+		saved := filepath.Join(t.TempDir(), "saved")
+		r, err2 := Repair(t.Context(), dir, saved)
+		if err := errors.Join(err, err2); err != nil || len(r.Lost) > 0 || r.Documents != 2 {
+			t.Fatalf("%+v, %v", r, err)
+		}
+		vdb = open(t, saved, nil)
+		check(t, vdb)
+		s := must(existing(t, vdb, "c").Info()).Schema
+		if s.Index != IndexSmall || s.Dim != 2 || (s.Text == nil) != (text == nil) || text != nil && s.Text.Language != "german" {
+			t.Errorf("%+v", s)
+		}
+	}
+}
+
 // TestRepairWithoutASegment repairs a database whose only segment is gone, or has the vectors of
 // another database: texts and metadata stay, without vectors.
 func TestRepairWithoutASegment(t *testing.T) {

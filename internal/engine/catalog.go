@@ -84,6 +84,28 @@ func (db *Engine) Rename(ctx context.Context, from, to string) error {
 	return err
 }
 
+// Redefine gives a collection another schema, but for a dimension that it has and s lacks.
+func (db *Engine) Redefine(ctx context.Context, name string, s Schema) (*Definition, error) {
+	words, err := NewAnalysis(name, s.Text)
+	if err != nil {
+		return nil, err
+	}
+	var def Definition
+	_, err = db.Exclusively(ctx, func(g *Group) ([]Op, error) {
+		id, ok := g.Base.Names[name]
+		if !ok {
+			return nil, Missing(name, g.Base.Names)
+		}
+		def = *g.Base.Views[id].Def
+		if s.Dim == 0 {
+			s.Dim = def.Schema.Dim
+		}
+		def.Schema, def.Analysis = s, words
+		return []Op{{Kind: OpDefine, Coll: id, Def: &def}}, nil
+	})
+	return &def, err
+}
+
 // SetMetadata replaces the metadata of a collection by m, in the types that a read returns.
 func (db *Engine) SetMetadata(ctx context.Context, id uint32, m map[string]any) error {
 	_, err := db.Exclusively(ctx, func(g *Group) ([]Op, error) {

@@ -324,13 +324,20 @@ func (r *repairer) define(def *engine.Definition) error {
 			}
 		}
 	}
-	if old, ok := r.names[def.ID]; ok && old != def.Name {
+	old, there := r.names[def.ID]
+	if there && old != def.Name {
 		if err := r.dst.Rename(r.ctx, old, def.Name); err != nil {
 			return err
 		}
 	}
 	r.names[def.ID] = def.Name
-	made, err := r.dst.Define(r.ctx, def.Name, def.Schema, nil, false)
+	set := r.dst.Redefine // the log may change the text index and the index
+	if !there {
+		set = func(ctx context.Context, name string, s engine.Schema) (*engine.Definition, error) {
+			return r.dst.Define(ctx, name, s, nil, false)
+		}
+	}
+	made, err := set(r.ctx, def.Name, def.Schema)
 	if err != nil {
 		return err
 	}
