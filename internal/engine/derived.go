@@ -86,11 +86,11 @@ const (
 	ByCompact              // in the background after ByClose, at the latest by Compact, because it takes long
 )
 
-// care says which files are built again although they are there.
-type care int
+// A renewal says which files are built again although they are there.
+type renewal int
 
 const (
-	absent   care = iota // none
+	absent   renewal = iota // none
 	outdated             // those made for another index of the collection
 	damaged              // and those with damage, which the whole file is read for
 )
@@ -107,7 +107,7 @@ type Publishable interface {
 type derivedFile interface {
 	File() string
 	stage() stage
-	make(ctx context.Context, replace care) error
+	make(ctx context.Context, replace renewal) error
 	Check() error
 	Recompute(context.Context) error
 	Present() Publishable
@@ -244,7 +244,7 @@ func (d *Derived[T]) Need(ctx context.Context) (*T, error) {
 }
 
 // make builds the file unless it is there and nothing is to be replaced.
-func (d *Derived[T]) make(ctx context.Context, replace care) error {
+func (d *Derived[T]) make(ctx context.Context, replace renewal) error {
 	if err := d.building.enter(ctx); err != nil {
 		return err
 	}
@@ -516,7 +516,7 @@ func (db *Engine) renewDerived(ctx context.Context) error {
 	return err
 }
 
-func (db *Engine) makeDerived(ctx context.Context, first, last stage, age time.Duration, replace care) (
+func (db *Engine) makeDerived(ctx context.Context, first, last stage, age time.Duration, replace renewal) (
 	next time.Duration, err error) {
 	ver := db.Current() // keeps the segments mapped
 	defer db.Drop(ver)

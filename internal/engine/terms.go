@@ -248,7 +248,7 @@ func (t *segmentTerms) File() string { return derivedName(t.s.Info.ID, "terms") 
 
 func (t *segmentTerms) stage() stage { return ByClose }
 
-func (t *segmentTerms) make(ctx context.Context, replace care) error {
+func (t *segmentTerms) make(ctx context.Context, replace renewal) error {
 	if a := t.s.db.Analysis(t.s.Info.Collection); a != nil {
 		return t.Of(a).make(ctx, replace)
 	}
