@@ -158,7 +158,7 @@ func (e *Engine) database(c Config) string {
 }
 
 // ConfigPath returns the path of the configuration file of a base.
-func (e *Engine) ConfigPath(name string) string { return filepath.Join(e.dir(name), "config.yaml") }
+func (e *Engine) ConfigPath(name string) string { return filepath.Join(e.dir(name), configFile) }
 
 // missing is the error for a base that does not exist. It lists the bases that do.
 func (e *Engine) missing(name string) error {
@@ -248,7 +248,8 @@ func parseConfig(path string, b []byte) (c Config, err error) {
 	return c, nil
 }
 
-// save writes the configuration beside the database, atomically and durably.
+// save writes the configuration beside the database, atomically and durably, while the lock
+// toConfigure is held.
 func (e *Engine) save(c Config) error { return writeConfig(e.ConfigPath(c.Name), c) }
 
 // change returns c with the settings of asked that are not zero and with set, and whether that
@@ -455,8 +456,11 @@ func or(p *float64, std float64) float64 {
 	return *p
 }
 
-// newSuffix marks files that are being written.
-const newSuffix = ".new"
+// configFile is the name of the configuration in the directory of its base.
+const configFile = "config.yaml"
+
+// newConfig matches the names of configurations that are being written, and were by earlier builds.
+var newConfig = regexp.MustCompile(`^(config|next)\.yaml(\.[0-9]+)?\.new$`)
 
 // writeConfig writes a configuration. Comments of an earlier file stay.
 func writeConfig(path string, c Config) error {
@@ -479,12 +483,12 @@ func writeConfig(path string, c Config) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("knowledge: %w", err)
 	}
-	temp := path + newSuffix
-	if err := writeSynced(temp, b); err != nil {
+	temp, err := writeNew(path, b)
+	if err != nil {
 		return fmt.Errorf("knowledge: %w", err)
 	}
 	if err := os.Rename(temp, path); err != nil {
-		return fmt.Errorf("knowledge: %w", err)
+		return fmt.Errorf("knowledge: %w", errors.Join(err, os.Remove(temp)))
 	}
 	if runtime.GOOS == "windows" {
 		return nil // directories cannot be synced on this system
@@ -513,27 +517,38 @@ func marshalText(text string) ([]byte, error) {
 // marshalTexts writes a list as JSON.
 func marshalTexts(texts []string) ([]byte, error) { return json.Marshal(texts) }
 
-func writeSynced(path string, b []byte) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+// writeNew writes a file of a name of its own beside path, durably, and returns its path.
+func writeNew(path string, b []byte) (string, error) {
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.new")
 	if err != nil {
-		return err
+		return "", err
 	}
 	_, err = f.Write(b)
-	return errors.Join(err, f.Sync(), f.Close())
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return "", errors.Join(err, os.Remove(f.Name()))
+	}
+	return f.Name(), nil
 }
 
 // Configure changes the configuration of a base: it sets keys of config.yaml, as Config.Set does,
 // and returns the configuration. Chunks and vectors stay as they are; Keys says when each key takes
 // effect. A changed language rebuilds the text index in the background: the error matches
-// db.ErrLocked while the base is learnt. Questions and runs of Learn
-// that have begun keep the configuration with which they began.
+// db.ErrLocked while the base is learnt. Questions and runs of Learn that have begun keep the
+// configuration with which they began. Changes by other processes at the same time last too.
 func (e *Engine) Configure(ctx context.Context, name string, set map[string]any) (Config, error) {
-	e.configs.Lock()
-	defer e.configs.Unlock()
+	if c, err := e.Config(name); err != nil { // and no directory to lock
+		return c, err
+	}
+	unlock, err := e.lock(ctx, name, toConfigure, true)
+	if err != nil {
+		return Config{}, err
+	}
+	defer unlock()
 	before, err := e.Config(name)
 	if err != nil {
 		return before, err
 	}
+	e.at("read")
 	c, changed, err := e.change(ctx, before, Config{}, set)
 	if err == nil {
 		err = c.check()
@@ -547,9 +562,10 @@ func (e *Engine) Configure(ctx context.Context, name string, set map[string]any)
 	return c, e.respeak(ctx, c)
 }
 
-// respeak saves a configuration with another language, and changes the text index.
+// respeak saves a configuration with another language, and changes the text index. The lock
+// toConfigure is held.
 func (e *Engine) respeak(ctx context.Context, c Config) (err error) {
-	unlock, err := e.lock(ctx, c.Name, false) // a run of Learn may wait for this one to end
+	unlock, err := e.lock(ctx, c.Name, toLearn, false) // a run of Learn may wait for this one to end
 	if err != nil {
 		return err
 	}

@@ -79,9 +79,7 @@ type Engine struct {
 	models sync.Mutex
 	cross  map[string]*bert.CrossEncoder // by directory
 
-	configs sync.Mutex // held while a configuration is read, changed and written
-
-	at func(step string) // hook between the steps of Reembed, for tests
+	at func(step string) // hook between the steps of Reembed and Configure, for tests
 }
 
 type embedderKey struct{ base, config string } // the parts of the configuration that matter, as JSON
@@ -260,7 +258,7 @@ func (e *Engine) read(ctx context.Context, name string) (*reader, error) {
 
 // readAlone opens a base for reading and keeps everyone from learning it in the meantime.
 func (e *Engine) readAlone(ctx context.Context, name string) (*reader, error) {
-	unlock, err := e.lock(ctx, name, true)
+	unlock, err := e.lock(ctx, name, toLearn, true)
 	if err != nil {
 		return nil, err
 	}
@@ -464,11 +462,6 @@ func (e *Engine) Create(name string, set map[string]any) (Config, error) {
 	if err := validName(name); err != nil {
 		return Config{}, err
 	}
-	e.configs.Lock()
-	defer e.configs.Unlock()
-	if _, err := os.Stat(e.ConfigPath(name)); err == nil {
-		return Config{}, fmt.Errorf("knowledge: base %q: %w", name, db.ErrExists)
-	}
 	c, err := Config{}.fresh(name, set, e.Defaults(name))
 	if err == nil {
 		err = c.check()
@@ -476,10 +469,18 @@ func (e *Engine) Create(name string, set map[string]any) (Config, error) {
 	if err == nil {
 		err = e.opts.Providers.Validate(c.embedding())
 	}
-	if err == nil {
-		err = e.save(c)
+	if err != nil {
+		return c, err
 	}
-	return c, err
+	unlock, err := e.lock(context.Background(), name, toConfigure, true)
+	if err != nil {
+		return c, err
+	}
+	defer unlock()
+	if _, err := os.Stat(e.ConfigPath(name)); err == nil {
+		return Config{}, fmt.Errorf("knowledge: base %q: %w", name, db.ErrExists)
+	}
+	return c, e.save(c)
 }
 
 // Clean removes the database and the configuration of a base. It returns ErrNotFound if the base
@@ -492,11 +493,16 @@ func (e *Engine) Clean(name string) error {
 	if _, err := os.Stat(e.dir(name)); err != nil {
 		return e.missing(name)
 	}
-	unlock, err := e.lock(context.Background(), name, false)
+	unlock, err := e.lock(context.Background(), name, toLearn, false)
 	if err != nil {
 		return err
 	}
 	defer unlock()
+	configured, err := e.lock(context.Background(), name, toConfigure, true)
+	if err != nil {
+		return err
+	}
+	defer configured()
 	e.forget(name, true)
 	if err := e.release(name); err != nil {
 		return err
@@ -508,9 +514,12 @@ func (e *Engine) Clean(name string) error {
 	for _, entry := range entries {
 		index := strings.TrimSuffix(entry.Name(), removedSuffix)
 		if _, ok := generation(index); ok {
-			if err := removeIndex(filepath.Join(e.dir(name), index)); err != nil {
-				return fmt.Errorf("knowledge: clean %q: %w", name, err)
-			}
+			err = removeIndex(filepath.Join(e.dir(name), index))
+		} else if newConfig.MatchString(entry.Name()) {
+			err = os.RemoveAll(filepath.Join(e.dir(name), entry.Name()))
+		}
+		if err != nil {
+			return fmt.Errorf("knowledge: clean %q: %w", name, err)
 		}
 	}
 	for _, part := range baseParts {
@@ -521,9 +530,9 @@ func (e *Engine) Clean(name string) error {
 	return nil // unlock removes the directory, unless it holds other files
 }
 
-// baseParts are the names of what a base has in its directory, but for its databases and its lock.
-// The configuration makes it a base, so it is the last to be removed.
-var baseParts = []string{"embeddings", nextConfig, nextConfig + newSuffix, "config.yaml" + newSuffix, "config.yaml"}
+// baseParts are the names of what a base has in its directory, but for its databases, its locks and
+// files that are being written. The configuration makes it a base, so it is the last to be removed.
+var baseParts = []string{"embeddings", nextConfig, configFile}
 
 // isPart reports whether a path is part of a base in the workspace. The directory of a base may
 // hold other files.
@@ -533,7 +542,8 @@ func (e *Engine) isPart(path string) bool {
 		return false
 	}
 	part := strings.TrimSuffix(filepath.Base(path), removedSuffix)
-	if _, ok := generation(part); !ok && part != lockName && !slices.Contains(baseParts, part) {
+	_, index := generation(part)
+	if !index && part != toLearn.name && part != toConfigure.name && !newConfig.MatchString(part) && !slices.Contains(baseParts, part) {
 		return false
 	}
 	dir := filepath.Dir(path)
@@ -546,8 +556,8 @@ func (e *Engine) isPart(path string) bool {
 		return false
 	}
 	// A base that is learnt for the first time has a lock and no configuration.
-	_, err = os.Stat(filepath.Join(dir, "config.yaml"))
-	_, err2 := os.Stat(filepath.Join(dir, lockName))
+	_, err = os.Stat(filepath.Join(dir, configFile))
+	_, err2 := os.Stat(filepath.Join(dir, toLearn.name))
 	return err == nil || err2 == nil
 }
 

@@ -215,7 +215,7 @@ func (e *Engine) learner(ctx context.Context, name string, o LearnOptions) (l *l
 	if err := validName(name); err != nil {
 		return nil, err
 	}
-	unlock, err := e.lock(ctx, name, true)
+	unlock, err := e.lock(ctx, name, toLearn, true)
 	if err != nil {
 		return nil, err
 	}
@@ -281,12 +281,22 @@ func (l *learner) giveUp(err error) error {
 		return err
 	}
 	if l.created {
-		err = errors.Join(err, os.RemoveAll(l.ConfigPath(l.config.Name)))
+		err = errors.Join(err, l.uncreate())
 	}
 	if l.made {
 		err = errors.Join(err, removeIndex(l.database(l.config)))
 	}
 	return err
+}
+
+// uncreate removes the configuration, even if ctx has ended.
+func (l *learner) uncreate() error {
+	unlock, err := l.lock(context.WithoutCancel(l.ctx), l.config.Name, toConfigure, true)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return os.RemoveAll(l.ConfigPath(l.config.Name))
 }
 
 // settle opens the embedder and fills in the model and dimension that the configuration leaves
@@ -426,8 +436,11 @@ func (l *learner) begin() error {
 // saveChanges saves the configuration. Keys that were changed since this run began keep their new
 // values, unless this run was asked to change them.
 func (l *learner) saveChanges() error {
-	l.configs.Lock()
-	defer l.configs.Unlock()
+	unlock, err := l.lock(l.ctx, l.config.Name, toConfigure, true)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	now, err := l.Engine.Config(l.config.Name)
 	if errors.Is(err, ErrNotFound) {
 		l.created = true

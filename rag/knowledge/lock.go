@@ -13,11 +13,25 @@ import (
 
 // Processes share the database of a base, but one run of Learn at a time writes it. A file is
 // replaced by what its record says of its chunks, so two runs that read the same record would leave
-// chunks that belong to no file, and the later one of two notes about a run replaces the other. The
-// lock is a file in the directory of the base: the system releases it when the process ends.
+// chunks that belong to no file, and the later one of two notes about a run replaces the other.
+// Configurations are shared in the same way: if one was written after another process had changed
+// it, that change would be lost, and with the switch of Reembed the base. The locks are files in
+// the directory of the base: the system releases them when the process ends.
 
-// lockName is the file that the process that learns holds.
-const lockName = "learning.lock"
+// A lockFile is a file in the directory of a base that one run at a time holds.
+type lockFile struct {
+	name  string
+	busy  string // says that another run holds it
+	waits string // is logged while it is waited for
+}
+
+var (
+	// toLearn is held while the base is learnt or removed.
+	toLearn = lockFile{"learning.lock", "the base is being learnt", "waiting: another run learns the base"}
+	// toConfigure is held while the configuration is read, changed and written. Who holds it does
+	// not wait for toLearn, so that runs which have that one can wait for it.
+	toConfigure = lockFile{"config.lock", "the configuration is being changed", "waiting: the configuration is being changed"}
+)
 
 const (
 	minPause = 5 * time.Millisecond // between attempts to get the lock
@@ -25,19 +39,22 @@ const (
 	maxLost  = 100 // attempts that find the lock removed by its last holder, one after the other
 )
 
-// busyError says that another run of Learn has the lock of a base. It matches db.ErrLocked.
-type busyError struct{ err error }
+// busyError says that another run has a lock of a base. It matches db.ErrLocked.
+type busyError struct {
+	busy string
+	err  error
+}
 
-func (e *busyError) Error() string   { return fmt.Sprintf("the base is being learnt: %v", e.err) }
+func (e *busyError) Error() string   { return fmt.Sprintf("%s: %v", e.busy, e.err) }
 func (e *busyError) Unwrap() []error { return []error{db.ErrLocked, e.err} }
 
-// lock keeps others, of this process or another, from learning a base until unlock is called. While
-// another has the lock, it waits, or fails with a busyError unless wait is true. Questions never
-// wait, because the run that has the lock may wait for them.
-func (e *Engine) lock(ctx context.Context, name string, wait bool) (unlock func(), err error) {
+// lock keeps others, of this process or another, from the same lock of a base until unlock is
+// called. While another has the lock, it waits, or fails with a busyError unless wait is true.
+// Questions never wait, because the run that has the lock may wait for them.
+func (e *Engine) lock(ctx context.Context, name string, file lockFile, wait bool) (unlock func(), err error) {
 	pause, waits, lost := minPause, false, 0
 	for {
-		unlock, err := e.tryLock(name)
+		unlock, err := e.tryLock(name, file)
 		var busy *busyError
 		switch {
 		case err == nil:
@@ -48,7 +65,7 @@ func (e *Engine) lock(ctx context.Context, name string, wait bool) (unlock func(
 			return nil, fmt.Errorf("knowledge: base %q: %w", name, err)
 		case !waits:
 			waits, lost = true, 0
-			e.opts.Logger.WarnContext(ctx, "waiting: another run learns the base", "base", name, "lock", busy.err)
+			e.opts.Logger.WarnContext(ctx, file.waits, "base", name, "lock", busy.err)
 			e.at("waits")
 		}
 		select {
@@ -62,7 +79,7 @@ func (e *Engine) lock(ctx context.Context, name string, wait bool) (unlock func(
 
 // tryLock takes the lock or fails with a busyError. os.ErrNotExist says that the holder removed the
 // file, or the directory, at the same moment.
-func (e *Engine) tryLock(name string) (unlock func(), err error) {
+func (e *Engine) tryLock(name string, file lockFile) (unlock func(), err error) {
 	if err := os.MkdirAll(e.dir(name), 0o700); err != nil {
 		return nil, err
 	}
@@ -70,14 +87,14 @@ func (e *Engine) tryLock(name string) (unlock func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	held, err := dir.Lock(lockName, true)
+	held, err := dir.Lock(file.name, true)
 	if errors.Is(err, vfs.ErrLocked) {
-		err = &busyError{err}
+		err = &busyError{file.busy, err}
 	}
 	if err == nil {
 		// The file may be one that its holder has removed since it was opened.
 		var token string
-		if token, err = dir.LockToken(lockName); err == nil && token != held.Token() {
+		if token, err = dir.LockToken(file.name); err == nil && token != held.Token() {
 			err = os.ErrNotExist
 		}
 		if err != nil {
@@ -90,7 +107,7 @@ func (e *Engine) tryLock(name string) (unlock func(), err error) {
 	return func() {
 		// Before the lock is released, so that it is this one that is removed. It stays where the
 		// system does not remove open files, and that does no harm.
-		_ = dir.Remove(lockName)
+		_ = dir.Remove(file.name)
 		_ = held.Close()
 		_ = dir.Close()
 		_ = os.Remove(e.dir(name)) // fails unless it is empty: no base was made, or it was removed

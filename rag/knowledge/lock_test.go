@@ -8,10 +8,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/vecbolt/vecbolt/db"
 )
@@ -107,7 +110,7 @@ func TestManyLearn(t *testing.T) {
 	for id := range known {
 		t.Errorf("chunk %s is missing", id)
 	}
-	if _, err := os.Stat(filepath.Join(f.dir("b"), lockName)); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(filepath.Join(f.dir("b"), toLearn.name)); !errors.Is(err, os.ErrNotExist) {
 		t.Error("the lock is still there:", err)
 	}
 }
@@ -118,7 +121,7 @@ func TestLearningLocks(t *testing.T) {
 	f := newFixture(t)
 	f.write("a.txt", "Apples are red.")
 	f.learn("b", counted)
-	unlock, err := f.lock(t.Context(), "b", true)
+	unlock, err := f.lock(t.Context(), "b", toLearn, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,5 +149,121 @@ func TestLearningLocks(t *testing.T) {
 	}
 	if _, err := os.Stat(f.dir("b")); !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
+	}
+}
+
+// another returns an Engine that has the bases as another process has them.
+func (f *fixture) another() *Engine {
+	f.t.Helper()
+	e, err := New(f.workspace, &f.opts)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return e
+}
+
+// A configuration that one process has read and not yet written is changed by nobody else: both
+// changes last.
+func TestConfigureBesideOthers(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		beside  func(context.Context, *fixture) error
+		want    map[string]any // keys; nil: there is no base any more
+		entries []string
+	}{
+		{"configure", func(ctx context.Context, f *fixture) error {
+			_, err := f.Configure(ctx, "b", map[string]any{"threshold": 0.5})
+			return err
+		}, map[string]any{"top_k": 7, "threshold": 0.5, "provider": "counting"}, []string{"config.yaml", "index.vdb"}},
+		{"learn", func(ctx context.Context, f *fixture) error {
+			_, err := f.Learn(ctx, "b", LearnOptions{Paths: []string{f.docs}, Set: map[string]any{"threshold": 0.5}})
+			return err
+		}, map[string]any{"top_k": 7, "threshold": 0.5, "provider": "counting"}, []string{"config.yaml", "index.vdb"}},
+		{"reembed", func(ctx context.Context, f *fixture) error {
+			_, err := f.Reembed(ctx, "b", ReembedOptions{Config: hashed, Switch: yes})
+			return err
+		}, map[string]any{"top_k": 7, "provider": "hash", "embedding.dimensions": 128}, []string{"config.yaml", "index-2.vdb"}},
+		{"clean", func(_ context.Context, f *fixture) error { return f.Clean("b") }, nil, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := newFixture(t)
+			f.write("a.txt", "Apples are red.")
+			f.learn("b", counted)
+			var waits sync.Once
+			met := make(chan struct{}) // the other one waits, or has ended
+			f.Engine.at = func(step string) {
+				if step == "waits" {
+					waits.Do(func() { close(met) })
+				}
+			}
+			ended := make(chan error, 1)
+			e := f.another()
+			e.at = func(step string) {
+				if step != "read" {
+					return
+				}
+				go func() {
+					ended <- tt.beside(t.Context(), f)
+					waits.Do(func() { close(met) })
+				}()
+				<-met
+			}
+			if _, err := e.Configure(t.Context(), "b", map[string]any{"top_k": 7}); err != nil {
+				t.Error(err)
+			}
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+			if tt.want == nil {
+				if _, err := os.Stat(f.dir("b")); !errors.Is(err, os.ErrNotExist) {
+					t.Error(err)
+				}
+				return
+			}
+			c, err := f.Config("b")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for key, want := range tt.want {
+				if got, err := c.Get(key); err != nil || !reflect.DeepEqual(got, want) {
+					t.Errorf("%s is %v, want %v, %v", key, got, want, err)
+				}
+			}
+			if diff := cmp.Diff(tt.entries, f.entries()); diff != "" {
+				t.Error(diff)
+			}
+			f.query("apples", QueryOptions{})
+		})
+	}
+}
+
+// Settings that change while the switch of Reembed is decided last.
+func TestConfigureBeforeTheSwitch(t *testing.T) {
+	f := newFixture(t)
+	f.write("a.txt", "Apples are red.")
+	f.learn("b", counted)
+	f.reembed(ReembedOptions{Config: hashed, Switch: func(*Reembedding) bool {
+		if _, err := f.another().Configure(t.Context(), "b", map[string]any{"top_k": 7}); err != nil {
+			t.Error(err)
+		}
+		return true
+	}})
+	if c, err := f.Config("b"); err != nil || c.TopK != 7 || c.Provider != "hash" {
+		t.Errorf("%+v, %v", c, err)
+	}
+}
+
+// A configuration that cannot be written leaves no file.
+func TestConfigThatCannotBeWritten(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "b", "config.yaml")
+	if err := os.MkdirAll(filepath.Join(path, "taken"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := writeConfig(path, Defaults("b")); err == nil {
+		t.Error("no error")
+	}
+	entries, err := os.ReadDir(filepath.Dir(path))
+	if err != nil || len(entries) != 1 {
+		t.Error(entries, err)
 	}
 }

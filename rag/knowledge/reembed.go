@@ -207,14 +207,28 @@ func (e *Engine) reembed(ctx context.Context, name string, o ReembedOptions) (r 
 	if o.Switch == nil || !o.Switch(r) {
 		return r, nil
 	}
-	to := old.config // includes other settings changed in the meantime
-	to.Provider, to.Model, to.Embedding, to.Index = l.config.Provider, l.config.Model, l.config.Embedding, l.config.Index
-	if err := e.save(to); err != nil {
+	if err := e.switchTo(ctx, l.config); err != nil {
 		return nil, err
 	}
 	r.Switched = true
 	e.at("switched")
 	return r, nil
+}
+
+// switchTo makes a base answer from the index of c. Other settings stay, those that were changed in
+// the meantime too. The lock toLearn is held, so that nobody else switches.
+func (e *Engine) switchTo(ctx context.Context, c Config) error {
+	unlock, err := e.lock(ctx, c.Name, toConfigure, true)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	to, err := e.Config(c.Name)
+	if err != nil {
+		return err
+	}
+	to.Provider, to.Model, to.Embedding, to.Index = c.Provider, c.Model, c.Embedding, c.Index
+	return e.save(to)
 }
 
 // finish brings the staged database up to date for the last time.
