@@ -17,6 +17,12 @@ func SetOpenTime(d time.Duration) (before time.Duration) {
 	return before
 }
 
+// SetLookTime changes lookTime and returns the former value.
+func SetLookTime(d time.Duration) (before time.Duration) {
+	before, lookTime = lookTime, d
+	return before
+}
+
 // SetMaxQueued changes maxQueued and returns the former value.
 func SetMaxQueued(n int) (before int) {
 	before, maxQueued = maxQueued, n

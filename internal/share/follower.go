@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"net"
+	"os"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -67,8 +68,8 @@ type pending struct {
 }
 
 // join connects to the leader and reads the state that it sends. It waits for a leader that
-// recovers the database, for some time unless wait is 0.
-func (m *Member) join(wait time.Duration) (*link, error) {
+// recovers the database until ctx ends, for some time unless wait is 0.
+func (m *Member) join(ctx context.Context, wait time.Duration) (*link, error) {
 	before, err := m.token()
 	if err != nil {
 		return nil, err
@@ -86,6 +87,7 @@ func (m *Member) join(wait time.Duration) (*link, error) {
 	// If sending fails, the leader has ended. It may have said so before, which is still to be
 	// read.
 	l.sender.Go(engine.SocketName, func() error { return l.out.send() })
+	defer context.AfterFunc(ctx, socket.cut)()
 	defer context.AfterFunc(m.ctx, socket.cut)()
 	if wait > 0 {
 		l.source.deadline = time.Now().Add(wait)
@@ -119,8 +121,8 @@ func newLink(s *socket) *link {
 }
 
 // joinAdopted joins the leader and adopts its state.
-func (m *Member) joinAdopted(wait time.Duration) (*link, error) {
-	l, err := m.join(wait)
+func (m *Member) joinAdopted(ctx context.Context, wait time.Duration) (*link, error) {
+	l, err := m.join(ctx, wait)
 	if err != nil {
 		return nil, err
 	}
@@ -185,8 +187,8 @@ func (l *link) greet(hello Hello) error {
 	return nil
 }
 
-// receive reads a message of a leader that is being joined. errNoLeader says that it has ended or
-// closes.
+// receive reads a message of a leader that is being joined. errNoLeader says that it has ended,
+// closes, or does not answer yet.
 func (l *link) receive() (Message, error) {
 	m, err := l.in.Next()
 	if isLost(err) {
@@ -196,6 +198,9 @@ func (l *link) receive() (Message, error) {
 			return nil, l.given
 		}
 		return nil, fmt.Errorf("%w: %w", errNoLeader, err)
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = fmt.Errorf("%w: %w", errNoLeader, err)
 	}
 	if err != nil {
 		return nil, err
@@ -344,7 +349,7 @@ func (m *Member) elect() *link {
 			m.wake() // the link stays: seek may have joined a leader since
 			return nil
 		}
-		l, joined := m.joinAdopted(0) // a leader that has a full disk, say, leaves the lead to others
+		l, joined := m.joinAdopted(m.ctx, 0) // a leader that has a full disk, say, leaves the lead to others
 		if joined == nil {
 			return l
 		}

@@ -25,9 +25,11 @@ var openTime = 10 * time.Second
 // in less than a second. Tests change it.
 var readersTime = 3 * time.Second
 
+// lookTime is how long a reader waits for an answer of a leader that recovers the database, before
+// it looks again whether that one leads. Tests change it.
+var lookTime = time.Second
+
 const (
-	// lookTime is how long a call of a reader waits for a leader that recovers the database.
-	lookTime = time.Second
 	// Pauses between attempts to lead or to join.
 	minPause = time.Millisecond
 	maxPause = 20 * time.Millisecond
@@ -49,9 +51,10 @@ type Member struct {
 	writer   [16]byte      // random; with the number of a request, it tells a write from all others
 	requests atomic.Uint64 // numbers given out
 
-	looked   atomic.Int64 // when look did something, in nanoseconds since the epoch
-	alone    atomic.Int64 // until when rejoin does not wait, likewise
-	deposing sync.Mutex   // held while a stopped leader is replaced
+	looked   atomic.Int64  // when look or seek did something, in nanoseconds since the epoch
+	looks    chan struct{} // has an element while a call of lookForLeader does
+	alone    atomic.Int64  // until when rejoin does not wait, likewise
+	deposing sync.Mutex    // held while a stopped leader is replaced
 
 	mu      sync.Mutex
 	leader  *leader              // set while this process leads
@@ -65,7 +68,8 @@ type Member struct {
 // Open opens a database: it leads, or follows the process that does. Without Options.Shared it does
 // what engine.Open does.
 func Open(dir string, opts engine.Options, self Process) (*Member, error) {
-	m := &Member{dir: dir, opts: opts, self: self, changed: make(chan struct{}), retry: make(chan struct{}, 1)}
+	m := &Member{dir: dir, opts: opts, self: self, looks: make(chan struct{}, 1),
+		changed: make(chan struct{}), retry: make(chan struct{}, 1)}
 	_, _ = rand.Read(m.writer[:]) // never fails
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	opts.Shared = opts.Shared && engine.CanShare && dir != engine.Memory && opts.Hook == nil
@@ -208,7 +212,7 @@ func (m *Member) wake() {
 
 // follow opens the database beside a leader.
 func (m *Member) follow() error {
-	l, err := m.join(0)
+	l, err := m.join(m.ctx, 0)
 	if err != nil {
 		return err
 	}
@@ -239,14 +243,20 @@ func (m *Member) begin(l *link) {
 // seek has a process that reads alone see what others have written since: it joins the leader, or
 // reads the files again if that one has ended. errNoLeader says that a process holds the lock and
 // cannot be joined yet. mu is held.
-func (m *Member) seek() error {
+func (m *Member) seek(ctx context.Context) (err error) {
 	if !m.opts.Shared || m.link.Load() != nil || m.ctx.Err() != nil || m.engine.Role() != engine.Reader {
 		return nil
 	}
+	began := time.Now().UnixNano()
+	defer func() {
+		if err == nil {
+			m.looked.Store(began)
+		}
+	}()
 	if fresh, err := m.engine.Fresh(); fresh || err != nil {
 		return err
 	}
-	l, joined := m.joinAdopted(lookTime)
+	l, joined := m.joinAdopted(ctx, lookTime)
 	if joined == nil {
 		m.begin(l)
 		return nil
@@ -265,14 +275,16 @@ func (m *Member) seek() error {
 func (m *Member) renew(ctx context.Context) error {
 	for start := time.Now(); ; {
 		m.mu.Lock()
-		err := m.seek()
+		err := m.seek(ctx)
 		m.mu.Unlock()
-		if !errors.Is(err, errNoLeader) || time.Since(start) > openTime {
+		if !errors.Is(err, errNoLeader) || ctx.Err() == nil && time.Since(start) > openTime {
 			return err
 		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
+		case <-m.ctx.Done():
+			return engine.ErrClosed
 		case <-time.After(minPause):
 		}
 	}

@@ -108,11 +108,14 @@ func (l *link) stopped() error {
 // left alone by every leader, but do not change any more. Others notice that a process has taken
 // the place of a leader that was stopped.
 func (m *Member) look(ctx context.Context) error {
-	role, every := m.engine.Role(), lookAgain
+	role := m.engine.Role()
+	if role == engine.Reader {
+		return m.lookForLeader(ctx)
+	}
 	now, last := time.Now().UnixNano(), m.looked.Load()
 	switch role {
 	case engine.Leader:
-		if now-last < int64(every) {
+		if now-last < int64(lookAgain) {
 			return nil
 		}
 		if m.engine.CheckLead() != nil { // and it has called deposed
@@ -120,8 +123,6 @@ func (m *Member) look(ctx context.Context) error {
 		}
 		m.looked.Store(now)
 		return nil
-	case engine.Reader:
-		every = lookEvery
 	case engine.Follower:
 		if l := m.link.Load(); l != nil {
 			m.glance(l, now)
@@ -129,23 +130,43 @@ func (m *Member) look(ctx context.Context) error {
 			return m.rejoin(ctx)
 		}
 	}
-	if now-last < int64(every) || !m.looked.CompareAndSwap(last, now) {
+	if now-last < int64(lookAgain) || !m.looked.CompareAndSwap(last, now) {
 		return nil
 	}
-	switch role {
-	case engine.Follower:
-		if l := m.link.Load(); l != nil && m.engine.Moved() {
-			l.socket.cut()
-		}
-	case engine.Reader:
-		if m.mu.TryLock() { // otherwise another call is looking
-			defer m.mu.Unlock()
-			if err := m.seek(); err != nil && !errors.Is(err, errNoLeader) {
-				m.opts.Logger.Error("cannot see what others have written", "error", err)
-				m.looked.Store(time.Now().Add(brokenPause).UnixNano())
-			}
-		}
+	if l := m.link.Load(); l != nil && m.engine.Moved() {
+		l.socket.cut()
 	}
+	return nil
+}
+
+// lookForLeader is look of a process that reads alone. A call has what others had written lookEvery
+// before it, so it waits for another call that looks already, and for a process that begins to
+// lead. If that is in vain, calls go on with what there is, and for as long none waits again.
+func (m *Member) lookForLeader(ctx context.Context) error {
+	recent := func(now int64) bool { return now-m.looked.Load() < int64(lookEvery) }
+	now := time.Now().UnixNano()
+	if recent(now) {
+		return nil
+	}
+	select {
+	case m.looks <- struct{}{}:
+		defer func() { <-m.looks }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if recent(now) { // another call has looked since this one began
+		return nil
+	}
+	err := m.renew(ctx)
+	if err == nil || ctx.Err() != nil || m.ctx.Err() != nil {
+		return err
+	}
+	m.opts.Logger.Error("cannot see what others have written", "error", err)
+	pause := brokenPause
+	if errors.Is(err, errNoLeader) {
+		pause = openTime
+	}
+	m.looked.Store(time.Now().Add(pause).UnixNano())
 	return nil
 }
 

@@ -1,0 +1,190 @@
+package share_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/internal/engine"
+	"github.com/vecbolt/vecbolt/internal/share"
+	"github.com/vecbolt/vecbolt/internal/vfs"
+)
+
+// A waitingContext runs a function whenever somebody is about to wait for its end.
+type waitingContext struct {
+	context.Context
+	waits func()
+}
+
+func (c waitingContext) Done() <-chan struct{} {
+	c.waits()
+	return c.Context.Done()
+}
+
+// onMessage runs a function for a message of the log.
+type onMessage struct {
+	slog.Handler
+	part string
+	run  func()
+}
+
+func (o onMessage) Enabled(context.Context, slog.Level) bool { return true }
+
+func (o onMessage) Handle(_ context.Context, r slog.Record) error {
+	if strings.Contains(r.Message, o.part) {
+		o.run()
+	}
+	return nil
+}
+
+// readsAlone returns a process that only reads, and has 1 document, beside a database that has 2.
+func readsAlone(t *testing.T, log slog.Handler) (dir string, reader *db.DB, docs *db.Collection) {
+	t.Helper()
+	if !engine.CanShare {
+		t.Skip("processes do not share here")
+	}
+	dir = filepath.Join(t.TempDir(), "db")
+	put := func(id string) {
+		t.Helper()
+		vdb, err := db.Open(dir, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := vdb.OpenCollection(t.Context(), "notes", db.Schema{})
+		if err == nil {
+			_, err = c.Insert(t.Context(), db.Document{ID: id})
+		}
+		if err = errors.Join(err, vdb.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("a")
+	reader, err := db.Open(dir, &db.Options{ReadOnly: true, Logger: slog.New(log)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := reader.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if docs, err = reader.Collection("notes"); err != nil {
+		t.Fatal(err)
+	}
+	put("b")
+	return dir, reader, docs
+}
+
+// TestReadersWaitForLeaders: a process that only reads does not answer from what it had before
+// while another one begins to lead, which may have no socket yet, or read the files. All its calls
+// wait.
+func TestReadersWaitForLeaders(t *testing.T) {
+	defer share.SetLookTime(share.SetLookTime(time.Millisecond))
+	for _, tt := range []struct {
+		name string
+		lead func(t *testing.T, dir string) (goOn func()) // until goOn it can be neither joined nor left alone
+	}{
+		{"the lock is taken", func(t *testing.T, dir string) func() {
+			files, err := vfs.Open(dir, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			lock, err := files.Lock(engine.LockName, true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return func() {
+				if err := errors.Join(lock.Close(), files.Close()); err != nil {
+					t.Error(err)
+				}
+			}
+		}},
+		{"the files are read", func(t *testing.T, dir string) func() {
+			begun, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+			log := onMessage{slog.DiscardHandler, "opened", func() {
+				close(begun)
+				<-goOn
+			}}
+			go func() {
+				vdb, err := db.Open(dir, &db.Options{Logger: slog.New(log)})
+				if err == nil {
+					t.Cleanup(func() {
+						if err := vdb.Close(); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				ended <- err
+			}()
+			<-begun
+			return func() {
+				close(goOn)
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+			}
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir, _, docs := readsAlone(t, slog.DiscardHandler)
+			goOn := sync.OnceFunc(tt.lead(t, dir))
+			defer goOn()
+			count := func(tries int, then func()) {
+				n, err := docs.Count(waitingContext{t.Context(), func() {
+					if tries--; tries == 0 {
+						then()
+					}
+				}}, nil)
+				if n != 2 || err != nil {
+					t.Errorf("%d documents, %v", n, err)
+				}
+			}
+			var second sync.WaitGroup
+			count(10, func() { second.Go(func() { count(1, goOn) }) })
+			second.Wait()
+		})
+	}
+}
+
+// TestReadersWaitInVain: calls that have waited in vain for a process that begins to lead are
+// answered from what there is, which is logged, and calls that end do not wait.
+func TestReadersWaitInVain(t *testing.T) {
+	defer share.SetOpenTime(share.SetOpenTime(0))
+	logged := 0
+	dir, reader, docs := readsAlone(t, onMessage{slog.DiscardHandler, "cannot see what others have written", func() { logged++ }})
+	files, err := vfs.Open(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer files.Close()
+	lock, err := files.Lock(engine.LockName, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if n, err := docs.Count(ended, nil); !errors.Is(err, context.Canceled) {
+		t.Error(n, err)
+	}
+	if n, err := docs.Count(t.Context(), nil); n != 1 || err != nil || logged != 1 {
+		t.Error(n, err, logged)
+	}
+	if err := reader.Barrier(t.Context()); !errors.Is(err, db.ErrLocked) {
+		t.Error(err)
+	}
+	if err := lock.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := reader.Barrier(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := docs.Count(t.Context(), nil); n != 2 || err != nil {
+		t.Error(n, err)
+	}
+}
