@@ -19,6 +19,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -819,6 +820,56 @@ func TestDamage(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestOpenErrors: a commit of Open that fails, because it meets a damaged page or the disk fails,
+// is the error of Open. It says nothing of a write whose outcome is unknown: there was none.
+func TestOpenErrors(t *testing.T) {
+	cold := func(t *testing.T, v *specimen) string {
+		dir := filepath.Join(memDir(t), "db")
+		writeFiles(t, dir, v.files)
+		return dir
+	}
+	t.Run("damage", func(t *testing.T) {
+		v := newSpecimen(t, false)
+		file, met := v.files[engine.MetaName], 0
+		file[20] ^= 1 // of the older root: Open writes it again
+		for off := 2 * boltcheck.PageSize; off < len(file); off += boltcheck.PageSize {
+			file[off+24] ^= 1
+			vdb, err := Open(cold(t, v), &smallest)
+			file[off+24] ^= 1
+			if err == nil { // the page is read later
+				_ = vdb.Close()
+				continue
+			}
+			met++
+			var corrupt *CorruptError
+			if !errors.As(err, &corrupt) || corrupt.File != engine.MetaName || corrupt.Offset != int64(off) || errors.Is(err, ErrUnknown) {
+				t.Errorf("page %d: %v", off/boltcheck.PageSize, err)
+			}
+		}
+		if met == 0 {
+			t.Error("Open reads no page")
+		}
+	})
+	t.Run("disk", func(t *testing.T) {
+		v := newSpecimen(t, true)
+		for n := 0; ; n++ {
+			f := &faulty{kinds: changing, n: n, times: 1, err: syscall.EIO}
+			opts := smallest
+			opts.hook = f.hook
+			vdb, err := Open(cold(t, v), &opts)
+			if vdb != nil {
+				_ = vdb.Close()
+			}
+			if len(f.failed) == 0 {
+				break
+			}
+			if err != nil && (!errors.Is(err, syscall.EIO) || errors.Is(err, ErrUnknown)) {
+				t.Errorf("%v: %v", f.failed, err)
+			}
+		}
+	})
 }
 
 // TestDamagedPageIsOneProblem: a page of meta.bolt that is in the way of many documents is reported

@@ -230,8 +230,13 @@ func (db *Engine) refused() error {
 	return db.Failed
 }
 
-// refuse sets the reason that writes are refused from now on. Mu is held.
+// refuse sets the reason that writes are refused from now on. Before this process leads it has
+// written nothing whose outcome could be unknown, and Open or TryLead fails. Mu is held.
 func (db *Engine) refuse(err error) {
+	if db.Background.lost == nil {
+		db.Failed = err
+		return
+	}
 	db.Failed = fmt.Errorf("%w, reopen the database: %w", ErrUnknown, err)
 	db.Opts.Logger.Error("disk failed, refusing writes until reopened", "error", err)
 }
