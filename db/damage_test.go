@@ -872,6 +872,63 @@ func TestOpenErrors(t *testing.T) {
 	})
 }
 
+// TestOtherKindsOfFiles puts directories and links to nothing in the place of files and directories
+// of a database. Errors name the file and what it is, Check reports it, and Repair saves the rest.
+func TestOtherKindsOfFiles(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("skipped: links need a privilege on this system")
+	}
+	closed, killed := newSpecimen(t, false), newSpecimen(t, true)
+	for _, tt := range []struct {
+		v       *specimen
+		name    string
+		link    bool   // to nothing; otherwise a directory that is not empty
+		want    string // of Open; empty if it goes on
+		problem bool   // Check reports it, and Repair goes on
+	}{
+		{v: killed, name: "wal/00000002.wal", want: "corrupt file wal/00000002.wal: a directory", problem: true},
+		{v: killed, name: "wal/00000002.wal", link: true, want: "corrupt file wal/00000002.wal: a link to nothing", problem: true},
+		{v: killed, name: "wal", link: true, want: "wal: a link to nothing", problem: true},
+		{v: closed, name: "wal/00000009.wal", want: "corrupt file wal/00000009.wal: a directory", problem: true},
+		{v: closed, name: "wal/spare", want: "wal/spare: a directory"},
+		{v: closed, name: "wal/spare", link: true},
+		{v: closed, name: "tmp", link: true, want: "tmp: a link to nothing"},
+	} {
+		t.Run(fmt.Sprintf("%s link=%v", tt.name, tt.link), func(t *testing.T) {
+			dir := filepath.Join(memDir(t), "db")
+			writeFiles(t, dir, tt.v.files)
+			path := filepath.Join(dir, tt.name)
+			err := os.RemoveAll(path)
+			if tt.link {
+				err = errors.Join(err, os.Symlink("nowhere", path))
+			} else {
+				err = errors.Join(err, os.MkdirAll(filepath.Join(path, "more"), 0o700))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			report, err := CheckFiles(t.Context(), dir, CheckBytes)
+			if err != nil {
+				t.Fatalf("check: %v", err)
+			}
+			if tt.problem != (len(report.Problems) == 1 && report.Problems[0].File == tt.name) {
+				t.Errorf("problems: %v", report.Problems)
+			}
+			saved, err := Repair(t.Context(), dir, dir+".new")
+			if err != nil || saved.Documents < 40 || tt.problem != (len(saved.Lost) > 0) {
+				t.Errorf("repair: %+v, %v", saved, err)
+			}
+			vdb, err := Open(dir, &smallest)
+			if err == nil {
+				err = vdb.Close()
+			}
+			if (err != nil) != (tt.want != "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("open: %v", err)
+			}
+		})
+	}
+}
+
 // TestDamagedPageIsOneProblem: a page of meta.bolt that is in the way of many documents is reported
 // once, with their number.
 func TestDamagedPageIsOneProblem(t *testing.T) {

@@ -93,11 +93,11 @@ func Create(o Options, next, durable uint64) (*Log, error) {
 	l := &Log{o: o, hasDir: len(found) > 0, seq: 1, last: next - 1, durable: next - 1}
 	for slices.Contains(names, path.Base(spareName(l.spares))) {
 		size, err := o.FS.Size(spareName(l.spares))
-		if err != nil {
+		if err != nil { // something else, or a link to nothing, is in its place
 			if o.FS.Remove(spareName(l.spares)) != nil {
 				return nil, fmt.Errorf("wal: %w", err)
 			}
-			break // it was a link or an empty directory
+			break
 		}
 		if size != o.fileSize() {
 			break // the next spare takes its place
@@ -110,6 +110,9 @@ func Create(o Options, next, durable uint64) (*Log, error) {
 	for _, f := range slices.Backward(found) {
 		l.seq = max(l.seq, f.seq+1)
 		size, err := o.FS.Size(f.name)
+		if err != nil && f.err != nil {
+			continue // it is no file, so it is left alone
+		}
 		if err != nil {
 			return nil, fmt.Errorf("wal: %w", err)
 		}

@@ -7,11 +7,9 @@ import (
 	"io"
 	"io/fs"
 	"math"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"github.com/vecbolt/vecbolt/internal/codec"
 	"github.com/vecbolt/vecbolt/internal/fileformat"
@@ -87,6 +85,9 @@ func fileName(seq uint64) string { return fmt.Sprintf("%s/%08x%s", dir, seq, suf
 // names in wal/; foreign ones are ignored. A missing wal/ is an empty log.
 func list(o *Options) (files []file, names []string, err error) {
 	names, err = o.FS.ReadDir(dir)
+	if other, ok := errors.AsType[*vfs.NotRegularError](err); ok { // and the log may be elsewhere
+		return nil, nil, &fileformat.CorruptError{File: dir, Offset: -1, Err: errors.New(other.Reason())}
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, nil
 	}
@@ -113,10 +114,10 @@ func list(o *Options) (files []file, names []string, err error) {
 // readHeader returns the header of a file, or bad if it is unusable; err is a failed read.
 func readHeader(o *Options, name string, seq uint64) (h fileHeader, bad, err error) {
 	f, err := o.FS.Open(name)
+	if other, ok := errors.AsType[*vfs.NotRegularError](err); ok {
+		return h, &fileformat.CorruptError{File: name, Offset: -1, Err: errors.New(other.Reason())}, nil
+	}
 	if err != nil {
-		if why := stranger(o, name, err); why != "" {
-			return h, &fileformat.CorruptError{File: name, Offset: -1, Err: errors.New(why)}, nil
-		}
 		return h, nil, err
 	}
 	defer f.Close()
@@ -150,25 +151,6 @@ func readHeader(o *Options, name string, seq uint64) (h fileHeader, bad, err err
 		return corrupt(size, "file ends before its size of %d bytes", h.size)
 	}
 	return h, nil, nil
-}
-
-// stranger describes a thing in the place of a file of the log that does not open because of err;
-// it returns "" if that is a file.
-func stranger(o *Options, name string, err error) string {
-	if other, ok := errors.AsType[*vfs.NotRegularError](err); ok {
-		return other.Reason()
-	}
-	if errors.Is(err, syscall.ELOOP) {
-		return "a loop of links, not a regular file"
-	}
-	// In a directory, unlike a published folder, a file whose name is there can be missing only
-	// behind a link. The name may also have been removed since it was listed.
-	if real, _ := o.FS.Real(name); real == name && errors.Is(err, fs.ErrNotExist) {
-		if names, err := o.FS.ReadDir(dir); err == nil && slices.Contains(names, path.Base(name)) {
-			return "a link that leads nowhere, not a regular file"
-		}
-	}
-	return ""
 }
 
 // Replay calls fn for every record with an LSN above after, in order and without omission. payload

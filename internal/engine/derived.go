@@ -91,8 +91,8 @@ type renewal int
 
 const (
 	absent   renewal = iota // none
-	outdated             // those made for another index of the collection
-	damaged              // and those with damage, which the whole file is read for
+	outdated                // those made for another index of the collection
+	damaged                 // and those with damage, which the whole file is read for
 )
 
 // Publishable is a derived file as a Publisher sees it.

@@ -452,6 +452,9 @@ func (db *Engine) syncLog() error {
 			continue
 		}
 		f, err := db.FS.OpenRW(WALDir + "/" + name)
+		if errors.As(err, new(*vfs.NotRegularError)) {
+			continue // the replay says whether it is in the place of a file that is needed
+		}
 		if err != nil {
 			return err
 		}

@@ -433,8 +433,9 @@ func (r *repairer) logged() error {
 		r.report.problem(g.Err)
 		lose(g)
 	})
-	if errors.Is(engine.Translate(err), fileformat.ErrCorrupt) {
+	if errors.Is(engine.Translate(err), fileformat.ErrCorrupt) { // the log is no directory
 		r.report.problem(err)
+		lose(wal.Gap{First: r.state.Applied + 1})
 		return nil
 	}
 	return err

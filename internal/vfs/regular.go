@@ -1,6 +1,7 @@
 package vfs
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -8,7 +9,8 @@ import (
 	"syscall"
 )
 
-// NotRegularError reports another kind of file in place of a regular file or a directory.
+// NotRegularError reports another kind of file, or a link to nothing, in place of a regular file or
+// a directory.
 type NotRegularError struct {
 	Name string      // as given to the call
 	Mode fs.FileMode // of the file found
@@ -23,6 +25,8 @@ func (e *NotRegularError) Reason() string {
 	switch e.Mode.Type() {
 	case 0:
 		return "a regular file, not a directory"
+	case fs.ModeSymlink:
+		return "a link to nothing"
 	case fs.ModeDir:
 		kind = "a directory"
 	case fs.ModeNamedPipe:
@@ -40,14 +44,14 @@ func (e *NotRegularError) Reason() string {
 // OpenIn opens a regular file below root. Anything else is a *NotRegularError, without blocking.
 func OpenIn(root *os.Root, name string, flag int, perm fs.FileMode) (*os.File, error) {
 	return regular(name, func() (*os.File, error) { return root.OpenFile(name, flag|nonBlock, perm) },
-		func() (fs.FileInfo, error) { return root.Stat(name) })
+		func() (fs.FileInfo, error) { return root.Stat(name) }, func() (fs.FileInfo, error) { return root.Lstat(name) })
 }
 
 // OpenFile opens a regular file by its path, for reading. Anything else is a *NotRegularError,
 // without blocking.
 func OpenFile(path string) (*os.File, error) {
 	return regular(path, func() (*os.File, error) { return os.OpenFile(path, os.O_RDONLY|nonBlock, 0) },
-		func() (fs.FileInfo, error) { return os.Stat(path) })
+		func() (fs.FileInfo, error) { return os.Stat(path) }, func() (fs.FileInfo, error) { return os.Lstat(path) })
 }
 
 // ReadFile returns the content of a regular file. Anything else is a *NotRegularError, without
@@ -61,11 +65,14 @@ func ReadFile(path string) ([]byte, error) {
 	return io.ReadAll(f)
 }
 
-func regular(name string, open func() (*os.File, error), stat func() (fs.FileInfo, error)) (*os.File, error) {
+func regular(name string, open func() (*os.File, error), stat, lstat func() (fs.FileInfo, error)) (*os.File, error) {
 	f, err := open()
 	if err != nil {
-		// A socket cannot be opened, nor a directory for writing: return our error, not the
-		// system's.
+		// A socket cannot be opened, nor a directory for writing, nor a link to nothing: return our
+		// error, not the system's.
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ELOOP) {
+			stat = lstat
+		}
 		if st, serr := stat(); serr == nil && !st.Mode().IsRegular() {
 			return nil, fmt.Errorf("%w (%w)", &NotRegularError{name, st.Mode()}, reason(err))
 		}
@@ -93,6 +100,11 @@ func reason(err error) error {
 // openDir opens a directory below root.
 func openDir(root *os.Root, name string) (*os.File, error) {
 	d, err := root.OpenFile(name, os.O_RDONLY|nonBlock, 0)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ELOOP) {
+		if st, serr := root.Lstat(name); serr == nil && st.Mode().Type() == fs.ModeSymlink {
+			return nil, fmt.Errorf("%w (%w)", &NotRegularError{name, st.Mode()}, reason(err))
+		}
+	}
 	if err != nil {
 		return nil, err
 	}

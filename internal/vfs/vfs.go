@@ -327,7 +327,10 @@ func (f *FS) Mkdir(name string) error {
 	}
 	err := f.in().Mkdir(name, 0o700)
 	if errors.Is(err, fs.ErrExist) {
-		if st, serr := f.in().Stat(name); serr == nil && st.IsDir() {
+		switch st, serr := f.in().Stat(name); {
+		case errors.Is(serr, fs.ErrNotExist):
+			return fmt.Errorf("%w (%w)", &NotRegularError{name, fs.ModeSymlink}, reason(err))
+		case serr == nil && st.IsDir():
 			return nil
 		}
 	}
