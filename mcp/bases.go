@@ -39,7 +39,7 @@ func (s *service) addBases(server *sdk.Server) {
 // the names of all bases.
 func (s *service) base(name string, err error) error {
 	if !errors.Is(err, knowledge.ErrNotFound) {
-		text, whole := s.opts.Bases.Told(name, err, s.opts.AllowWrite)
+		text, whole := s.opts.Bases.ErrorText(name, err, s.opts.AllowWrite)
 		if !whole {
 			s.withhold(err)
 		}
@@ -147,7 +147,7 @@ func (s *service) describeBase(ctx context.Context, in baseArgs) (*baseDescripti
 	if err != nil {
 		return nil, s.base(in.Base, err)
 	}
-	status = status.Shown(s.opts.Files, s.opts.AllowWrite)
+	status = status.ForClients(s.opts.Files, s.opts.AllowWrite)
 	out := &baseDescription{Name: status.Name, Files: status.Files, Chunks: status.Chunks, Learning: status.Learning, Keys: map[string]any{}, Stats: stats}
 	if !status.Learnt.IsZero() {
 		out.Learnt = status.Learnt.Format("2006-01-02T15:04:05Z07:00")

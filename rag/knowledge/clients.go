@@ -14,10 +14,10 @@ import (
 	"github.com/vecbolt/vecbolt/rag/embed"
 )
 
-// Told words an error of a base for clients of a service, and reports whether the text has the
+// ErrorText words an error of a base for clients of a service, and reports whether the text has the
 // whole reason. No text has a path of the machine. Why a model does not answer may name a server,
 // and is for clients that may write. Errors of the machine, such as a full disk, are named only.
-func (e *Engine) Told(name string, err error, write bool) (text string, whole bool) {
+func (e *Engine) ErrorText(name string, err error, write bool) (text string, whole bool) {
 	is := func(target error) bool { return errors.Is(err, target) }
 	switch {
 	case is(ErrNotFound):
@@ -47,9 +47,9 @@ func (e *Engine) Told(name string, err error, write bool) (text string, whole bo
 	return fmt.Sprintf("base '%.100s' cannot be used", name), false
 }
 
-// Shown returns the part of a configuration that clients of a service may see. Servers and
+// ForClients returns the part of a configuration that clients of a service may see. Servers and
 // directories are for clients that may write.
-func (c Config) Shown(write bool) Config {
+func (c Config) ForClients(write bool) Config {
 	if !write {
 		c.Embedding.ProviderConfig = nil
 		c.ChatURL, c.RerankURL, c.RerankModel, c.ChatKeyEnv, c.RerankKeyEnv = "", "", "", "", ""
@@ -57,20 +57,20 @@ func (c Config) Shown(write bool) Config {
 	return c
 }
 
-// Shown returns the part of a status that clients of a service may see. files is the directory of
-// the files that they may learn; empty means none.
-func (s *Status) Shown(files string, write bool) *Status {
+// ForClients returns the part of a status that clients of a service may see. files is the directory
+// of the files that they may learn; empty means none.
+func (s *Status) ForClients(files string, write bool) *Status {
 	shown := *s
 	shown.Root = ""
 	if s.Locked != "" {
 		shown.Locked = "another process keeps the base for itself"
 	}
-	shown.Config, shown.Learning = s.Config.Shown(write), s.Learning.shown(files)
+	shown.Config, shown.Learning = s.Config.ForClients(write), s.Learning.forClients(files)
 	return &shown
 }
 
-// shown returns a progress whose file is relative to the directory of files, or only a name.
-func (p *Progress) shown(files string) *Progress {
+// forClients returns a progress whose file is relative to the directory of files, or only a name.
+func (p *Progress) forClients(files string) *Progress {
 	if p == nil || p.File == "" {
 		return p
 	}

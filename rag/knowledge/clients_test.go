@@ -15,7 +15,7 @@ import (
 )
 
 // Clients of a service see no path of the machine, and servers only if they may write.
-func TestTold(t *testing.T) {
+func TestErrorText(t *testing.T) {
 	e, err := knowledge.New(t.TempDir(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -42,7 +42,7 @@ func TestTold(t *testing.T) {
 			if write && tt.writer != "" {
 				want, whole = tt.writer, true
 			}
-			if text, all := e.Told("pets", tt.err, write); text != want || all != whole {
+			if text, all := e.ErrorText("pets", tt.err, write); text != want || all != whole {
 				t.Errorf("%v, may write %v: %q, %v", tt.err, write, text, all)
 			}
 		}
@@ -69,7 +69,7 @@ func TestStatusShown(t *testing.T) {
 		if tt.write {
 			want.Config.ChatKeyEnv = "KEY"
 		}
-		if diff := cmp.Diff(want, status.Shown(tt.files, tt.write)); diff != "" {
+		if diff := cmp.Diff(want, status.ForClients(tt.files, tt.write)); diff != "" {
 			t.Errorf("%+v: %s", tt, diff)
 		}
 	}

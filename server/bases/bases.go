@@ -166,7 +166,7 @@ func (s *service) translate(r *http.Request, err error) error {
 	default:
 		return err
 	}
-	text, _ := s.engine.Told(name, err, server.MayWrite(r))
+	text, _ := s.engine.ErrorText(name, err, server.MayWrite(r))
 	return rest.Errorf(status, "%s", text)
 }
 
@@ -292,7 +292,7 @@ func (s *service) status(r *http.Request) (*knowledge.Status, error) {
 	if err != nil {
 		return nil, err
 	}
-	return status.Shown(s.opts.Files, server.MayWrite(r)), nil
+	return status.ForClients(s.opts.Files, server.MayWrite(r)), nil
 }
 
 func (s *service) get(w http.ResponseWriter, r *http.Request) error {
@@ -334,7 +334,7 @@ func (s *service) answerConfig(w http.ResponseWriter, r *http.Request, c knowled
 		Remote bool `json:"remote"`
 		Value  any  `json:"value"`
 	}
-	c = c.Shown(server.MayWrite(r))
+	c = c.ForClients(server.MayWrite(r))
 	all := []key{}
 	for _, k := range s.engine.Keys() {
 		value, err := c.Get(k.Name)
