@@ -68,7 +68,7 @@ func FuzzLoad(f *testing.F) {
 			if doc.Exact() && string(b[doc.Base:doc.Base+len(doc.Text)]) != doc.Text {
 				t.Fatal("not a part of the file")
 			}
-			if doc.Line(len(doc.Text)) < 1 || doc.Page(0) < 0 {
+			if doc.Line(len(doc.Text)) < 0 || doc.Exact() && doc.Line(0) < 1 || doc.Page(0) < 0 {
 				t.Fatal("position")
 			}
 		}

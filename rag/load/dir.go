@@ -32,10 +32,12 @@ func readIgnore(list ignore, dir, name string) (ignore, error) {
 // readPatterns appends the patterns of a file to a list, if it exists.
 func readPatterns(list ignore, file, name string) (ignore, error) {
 	b, err := vfs.ReadFile(file)
-	switch {
-	case err == nil:
+	if err == nil {
 		return append(list, patterns(name, strings.Split(strings.TrimPrefix(string(b), mark), "\n"))...), nil
-	case errors.Is(err, fs.ErrNotExist) || errors.As(err, new(*vfs.NotRegularError)):
+	}
+	other, ok := errors.AsType[*vfs.NotRegularError](err)
+	loop := ok && other.Mode.Type() == fs.ModeSymlink
+	if errors.Is(err, fs.ErrNotExist) || ok && !loop {
 		return list, nil
 	}
 	return nil, err
