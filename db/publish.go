@@ -88,8 +88,8 @@ func (p *Publisher) Close() error { return p.publisher.Close() }
 // that a killed process leaves, also to write. Any process can make one, also one that only
 // reads; the process that leads flushes for it. If nobody leads, a read-only database may
 // still have the log of a killed writer: the log is then copied too, and the copy
-// recovers when it is opened. Everything is verified as it is copied: the error of a damaged
-// document matches ErrCorrupt and names its id.
+// recovers when it is opened. Everything is verified as it is copied: the error for damage
+// matches ErrCorrupt and names the file and the offset, or the document.
 func (db *DB) Backup(ctx context.Context, dir string) error {
 	flush := func() (lsn uint64, led bool, err error) { return db.member.Flush(ctx) }
 	if err := replica.Backup(ctx, db.engine, dir, flush); err != nil {

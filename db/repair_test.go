@@ -396,6 +396,37 @@ func TestBackupIsWhole(t *testing.T) {
 	}
 }
 
+// TestCopiesOfASuccessor damages a document before another process takes over the lead, which does
+// not verify pages that were in use until then. Its copies name the document all the same.
+func TestCopiesOfASuccessor(t *testing.T) {
+	dir, text := t.TempDir(), "<the text of b>"
+	first := open(t, dir, &Options{Compaction: Manual})
+	docs := []Document{{ID: "b", Text: text}}
+	for i := range 50 { // several pages
+		docs = append(docs, Document{ID: fmt.Sprint(i), Text: strings.Repeat("long ", 200)})
+	}
+	upsert(t, collection(t, first, "c", Schema{}), docs...)
+	flush(t, first)
+	second := open(t, dir, &Options{Compaction: Manual})
+	defer second.Close()
+	content, err := os.ReadFile(filepath.Join(dir, engine.MetaName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	flip(t, filepath.Join(dir, engine.MetaName), int64(bytes.LastIndex(content, []byte(text))))
+	_ = first.Close()                                                  // it may notice the damage
+	upsert(t, collection(t, second, "c", Schema{}), Document{ID: "y"}) // by the leader
+	const want = `document "b" of collection "c"`
+	if err := second.Backup(t.Context(), filepath.Join(t.TempDir(), "copy")); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), want) {
+		t.Errorf("backup: %v", err)
+	}
+	p := publisher(t, second, filepath.Join(t.TempDir(), "folder"), nil)
+	defer p.Close()
+	if _, err := p.Publish(t.Context()); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), want) {
+		t.Errorf("publish: %v", err)
+	}
+}
+
 // TestCopiesOfDamage damages a document of a database, and makes a backup of it and publishes it:
 // both fail and name the document, whatever was written before. A page that had its checksum keeps
 // it.

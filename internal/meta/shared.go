@@ -180,6 +180,7 @@ func Copy(fsys *vfs.FS, name string) (err error) {
 
 // CopyTo copies the newest root of a file that other processes use to a new file of that name in
 // another directory. The process that writes the file may end a commit during that, but begin none.
+// Pages of the copy are verified, records are not.
 func CopyTo(from *vfs.FS, name string, to *vfs.FS) error { return copyRoot(from, name, to, name) }
 
 func copyRoot(from *vfs.FS, name string, to *vfs.FS, as string) (err error) {
@@ -188,7 +189,7 @@ func copyRoot(from *vfs.FS, name string, to *vfs.FS, as string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	return s.CopyTo(to, as)
+	return s.copyTo(to, as, false)
 }
 
 // Newest reports whether the newest root of the file of that name is the one that this store was
