@@ -21,7 +21,7 @@ const (
 	noisy                    // rows with noise as long as the distance of two rows
 	anywhere                 // all directions alike, even those that the rows hardly use
 	popular                  // sparse rows that keep the element in which rows are largest
-	single                   // as long as a row, along one axis
+	single                   // as long as a row, along one axis; only where many elements are zero
 	opposite                 // rows times -1; not for L2, which has no opposite directions
 	kinds
 	kept = midpoints // kinds of which a level keeps the mean
