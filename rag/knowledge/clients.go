@@ -31,7 +31,7 @@ func (e *Engine) ErrorText(name string, err error, write bool) (text string, who
 	case is(db.ErrExists):
 		return "the base exists already", true
 	case is(db.ErrLocked):
-		return fmt.Sprintf("base '%.100s' is being learnt, or another process keeps it for itself", name), true
+		return fmt.Sprintf("base '%.100s' is being learnt or configured, or another process keeps it for itself", name), true
 	case errors.As(err, new(*embed.Error)), is(ErrModel):
 		if write {
 			return errtext.Plain(err.Error()), true

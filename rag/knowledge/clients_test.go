@@ -31,7 +31,7 @@ func TestErrorText(t *testing.T) {
 		{fmt.Errorf("%w: %s: top_k", knowledge.ErrConfig, config), "invalid configuration: config.yaml: top_k", "", true},
 		{fmt.Errorf("query: %w: score", db.ErrInvalid), "query: invalid: score", "", true},
 		{fmt.Errorf("%s: %w", config, db.ErrExists), "the base exists already", "", true},
-		{fmt.Errorf("%s: %w", config, db.ErrLocked), "base 'pets' is being learnt, or another process keeps it for itself", "", true},
+		{fmt.Errorf("%s: %w", config, db.ErrLocked), "base 'pets' is being learnt or configured, or another process keeps it for itself", "", true},
 		{model, "a model of base 'pets' does not answer", "ollama: embedding failed: dial localhost:1", false},
 		{fmt.Errorf("%w: localhost:1", knowledge.ErrModel), "a model of base 'pets' does not answer", "the chat model failed: localhost:1", false},
 		{fmt.Errorf("%s: %w", config, db.ErrCorrupt), "base 'pets': corrupt", "", false},

@@ -79,7 +79,7 @@ type Engine struct {
 	models sync.Mutex
 	cross  map[string]*bert.CrossEncoder // by directory
 
-	at func(step string) // hook between the steps of Reembed and Configure, for tests
+	at func(step string) // hook between the steps of Learn, Reembed and Configure, for tests
 }
 
 type embedderKey struct{ base, config string } // the parts of the configuration that matter, as JSON
@@ -457,7 +457,7 @@ func (e *Engine) Bases() ([]string, error) {
 
 // Create writes the configuration of a base that does not exist yet: the defaults, and set as in
 // Configure. The first Learn makes its database. The error matches db.ErrExists if there is a base
-// with the name.
+// with the name, and db.ErrLocked while another call makes it.
 func (e *Engine) Create(name string, set map[string]any) (Config, error) {
 	if err := validName(name); err != nil {
 		return Config{}, err
@@ -472,20 +472,22 @@ func (e *Engine) Create(name string, set map[string]any) (Config, error) {
 	if err != nil {
 		return c, err
 	}
-	unlock, err := e.lock(context.Background(), name, toConfigure, true)
+	unlock, err := e.lock(context.Background(), name, toConfigure, false)
+	if err == nil {
+		defer unlock()
+	}
+	if _, missing := os.Stat(e.ConfigPath(name)); missing == nil { // also while it is being changed
+		return Config{}, fmt.Errorf("knowledge: base %q: %w", name, db.ErrExists)
+	}
 	if err != nil {
 		return c, err
-	}
-	defer unlock()
-	if _, err := os.Stat(e.ConfigPath(name)); err == nil {
-		return Config{}, fmt.Errorf("knowledge: base %q: %w", name, db.ErrExists)
 	}
 	return c, e.save(c)
 }
 
 // Clean removes the database and the configuration of a base. It returns ErrNotFound if the base
-// does not exist. The error matches db.ErrLocked while the base is learnt, or another process has
-// it open.
+// does not exist. The error matches db.ErrLocked while the base is learnt, its configuration is
+// being changed, or another process has it open.
 func (e *Engine) Clean(name string) error {
 	if err := validName(name); err != nil {
 		return err
@@ -498,7 +500,7 @@ func (e *Engine) Clean(name string) error {
 		return err
 	}
 	defer unlock()
-	configured, err := e.lock(context.Background(), name, toConfigure, true)
+	configured, err := e.lock(context.Background(), name, toConfigure, false)
 	if err != nil {
 		return err
 	}

@@ -289,9 +289,10 @@ func (l *learner) giveUp(err error) error {
 	return err
 }
 
-// uncreate removes the configuration, even if ctx has ended.
+// uncreate removes the configuration, even if ctx has ended. Then it does not wait for others that
+// change the configuration, and leaves it to them.
 func (l *learner) uncreate() error {
-	unlock, err := l.lock(context.WithoutCancel(l.ctx), l.config.Name, toConfigure, true)
+	unlock, err := l.lock(l.ctx, l.config.Name, toConfigure, true)
 	if err != nil {
 		return err
 	}
@@ -421,6 +422,7 @@ func (l *learner) begin() error {
 		if err := l.saveChanges(); err != nil {
 			return err
 		}
+		l.at("configured")
 	}
 	files, err := l.files.Info()
 	if err != nil {

@@ -63,7 +63,7 @@ func (e *Engine) lock(ctx context.Context, name string, file lockFile, wait bool
 			lost++
 		case !errors.As(err, &busy) || !wait || ctx.Value(questionKey{}) != nil:
 			return nil, fmt.Errorf("knowledge: base %q: %w", name, err)
-		case !waits:
+		case !waits && ctx.Err() == nil:
 			waits, lost = true, 0
 			e.opts.Logger.WarnContext(ctx, file.waits, "base", name, "lock", busy.err)
 			e.at("waits")

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -168,7 +169,7 @@ func TestConfigureBesideOthers(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		beside  func(context.Context, *fixture) error
-		want    map[string]any // keys; nil: there is no base any more
+		want    map[string]any // keys
 		entries []string
 	}{
 		{"configure", func(ctx context.Context, f *fixture) error {
@@ -183,7 +184,6 @@ func TestConfigureBesideOthers(t *testing.T) {
 			_, err := f.Reembed(ctx, "b", ReembedOptions{Config: hashed, Switch: yes})
 			return err
 		}, map[string]any{"top_k": 7, "provider": "hash", "embedding.dimensions": 128}, []string{"config.yaml", "index-2.vdb"}},
-		{"clean", func(_ context.Context, f *fixture) error { return f.Clean("b") }, nil, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := newFixture(t)
@@ -213,12 +213,6 @@ func TestConfigureBesideOthers(t *testing.T) {
 			}
 			if err := <-ended; err != nil {
 				t.Error(err)
-			}
-			if tt.want == nil {
-				if _, err := os.Stat(f.dir("b")); !errors.Is(err, os.ErrNotExist) {
-					t.Error(err)
-				}
-				return
 			}
 			c, err := f.Config("b")
 			if err != nil {
@@ -250,6 +244,99 @@ func TestConfigureBeforeTheSwitch(t *testing.T) {
 	}})
 	if c, err := f.Config("b"); err != nil || c.TopK != 7 || c.Provider != "hash" {
 		t.Errorf("%+v, %v", c, err)
+	}
+}
+
+// Clean and Create do not wait for a change of the configuration that lasts. Clean leaves the base
+// as it is then, and lets others learn it.
+func TestWhileConfigured(t *testing.T) {
+	for _, tt := range []struct {
+		name, base string
+		call       func(f *fixture, base string) error
+		want       error
+		entries    []string // of the directory of the base, without the lock that is held
+	}{
+		{"clean", "b", (*fixture).Clean, db.ErrLocked, []string{"config.yaml", "index.vdb"}},
+		{"create a base that exists", "b", (*fixture).create, db.ErrExists, []string{"config.yaml", "index.vdb"}},
+		{"create a base", "new", (*fixture).create, db.ErrLocked, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := newFixture(t)
+			f.write("a.txt", "Apples are red.")
+			f.learn("b", counted)
+			unlock, err := f.another().lock(t.Context(), tt.base, toConfigure, true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			release := sync.OnceFunc(unlock)
+			defer release()
+			f.Engine.at = func(step string) {
+				if step == "waits" {
+					t.Error("it waits")
+					release()
+				}
+			}
+			if err := tt.call(f, tt.base); !errors.Is(err, tt.want) {
+				t.Error(err)
+			}
+			want := append(slices.Clone(tt.entries), toConfigure.name)
+			slices.Sort(want)
+			if diff := cmp.Diff(want, f.entriesOf(tt.base)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func (f *fixture) create(name string) error {
+	_, err := f.Create(name, nil)
+	return err
+}
+
+// A run of Learn that is ended before its first file is written removes the configuration that it
+// made. It does not wait for others that change it, and leaves it to them.
+func TestLearnEndedBeforeItsFirstFile(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		held    bool
+		want    error
+		entries []string
+	}{
+		{"alone", false, context.Canceled, nil},
+		{"while it is configured", true, db.ErrLocked, []string{"config.lock", "config.yaml"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := newFixture(t)
+			f.write("a.txt", "Apples are red.")
+			ctx, cancel := context.WithCancel(t.Context())
+			release := func() {}
+			defer func() { release() }()
+			f.Engine.at = func(step string) {
+				switch step {
+				case "configured":
+					cancel()
+					if !tt.held {
+						return
+					}
+					unlock, err := f.another().lock(t.Context(), "b", toConfigure, true)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					release = sync.OnceFunc(unlock)
+				case "waits":
+					t.Error("it waits")
+					release()
+				}
+			}
+			_, err := f.Learn(ctx, "b", LearnOptions{Paths: []string{f.docs}, Config: counted})
+			if !errors.Is(err, tt.want) || !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+			if diff := cmp.Diff(tt.entries, f.entriesOf("b")); diff != "" {
+				t.Error(diff)
+			}
+		})
 	}
 }
 

@@ -41,10 +41,16 @@ func (f *fixture) status() *Status {
 }
 
 // entries returns what lies in the directory of the base.
-func (f *fixture) entries() (names []string) {
+func (f *fixture) entries() []string {
 	f.t.Helper()
-	entries, err := os.ReadDir(f.dir("b"))
-	if err != nil {
+	return f.entriesOf("b")
+}
+
+// entriesOf lists the directory of a base. There are none if the directory does not exist.
+func (f *fixture) entriesOf(name string) (names []string) {
+	f.t.Helper()
+	entries, err := os.ReadDir(f.dir(name))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		f.t.Fatal(err)
 	}
 	for _, e := range entries {
