@@ -248,8 +248,7 @@ func parseConfig(path string, b []byte) (c Config, err error) {
 	return c, nil
 }
 
-// save writes the configuration beside the database, atomically and durably, while the lock
-// toConfigure is held.
+// save writes the configuration beside the database. The lock toConfigure is held.
 func (e *Engine) save(c Config) error { return writeConfig(e.ConfigPath(c.Name), c) }
 
 // change returns c with the settings of asked that are not zero and with set, and whether that
@@ -459,10 +458,12 @@ func or(p *float64, std float64) float64 {
 // configFile is the name of the configuration in the directory of its base.
 const configFile = "config.yaml"
 
-// newConfig matches the names of configurations that are being written, and were by earlier builds.
-var newConfig = regexp.MustCompile(`^(config|next)\.yaml(\.[0-9]+)?\.new$`)
+// newSuffix marks configurations that are being written. What a killed run has left is overwritten
+// by the next one.
+const newSuffix = ".new"
 
-// writeConfig writes a configuration. Comments of an earlier file stay.
+// writeConfig writes a configuration, atomically and durably. Comments of an earlier file stay. The
+// lock toConfigure is held, so that nobody else writes the file with newSuffix.
 func writeConfig(path string, c Config) error {
 	comments := yaml.CommentMap{}
 	if before, err := os.ReadFile(path); err == nil {
@@ -483,12 +484,13 @@ func writeConfig(path string, c Config) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("knowledge: %w", err)
 	}
-	temp, err := writeNew(path, b)
-	if err != nil {
-		return fmt.Errorf("knowledge: %w", err)
+	temp := path + newSuffix
+	if err = writeSynced(temp, b); err == nil {
+		err = os.Rename(temp, path)
 	}
-	if err := os.Rename(temp, path); err != nil {
-		return fmt.Errorf("knowledge: %w", errors.Join(err, os.Remove(temp)))
+	if err != nil {
+		_ = os.Remove(temp) // if it stays, the next one takes its place
+		return fmt.Errorf("knowledge: %w", err)
 	}
 	if runtime.GOOS == "windows" {
 		return nil // directories cannot be synced on this system
@@ -517,17 +519,13 @@ func marshalText(text string) ([]byte, error) {
 // marshalTexts writes a list as JSON.
 func marshalTexts(texts []string) ([]byte, error) { return json.Marshal(texts) }
 
-// writeNew writes a file of a name of its own beside path, durably, and returns its path.
-func writeNew(path string, b []byte) (string, error) {
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.new")
+func writeSynced(path string, b []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
-		return "", err
+		return err
 	}
 	_, err = f.Write(b)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return "", errors.Join(err, os.Remove(f.Name()))
-	}
-	return f.Name(), nil
+	return errors.Join(err, f.Sync(), f.Close())
 }
 
 // Configure changes the configuration of a base: it sets keys of config.yaml, as Config.Set does,

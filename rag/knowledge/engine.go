@@ -516,12 +516,9 @@ func (e *Engine) Clean(name string) error {
 	for _, entry := range entries {
 		index := strings.TrimSuffix(entry.Name(), removedSuffix)
 		if _, ok := generation(index); ok {
-			err = removeIndex(filepath.Join(e.dir(name), index))
-		} else if newConfig.MatchString(entry.Name()) {
-			err = os.RemoveAll(filepath.Join(e.dir(name), entry.Name()))
-		}
-		if err != nil {
-			return fmt.Errorf("knowledge: clean %q: %w", name, err)
+			if err := removeIndex(filepath.Join(e.dir(name), index)); err != nil {
+				return fmt.Errorf("knowledge: clean %q: %w", name, err)
+			}
 		}
 	}
 	for _, part := range baseParts {
@@ -532,9 +529,9 @@ func (e *Engine) Clean(name string) error {
 	return nil // unlock removes the directory, unless it holds other files
 }
 
-// baseParts are the names of what a base has in its directory, but for its databases, its locks and
-// files that are being written. The configuration makes it a base, so it is the last to be removed.
-var baseParts = []string{"embeddings", nextConfig, configFile}
+// baseParts are the names of what a base has in its directory, but for its databases and its locks.
+// The configuration makes it a base, so it is the last to be removed.
+var baseParts = []string{"embeddings", nextConfig, nextConfig + newSuffix, configFile + newSuffix, configFile}
 
 // isPart reports whether a path is part of a base in the workspace. The directory of a base may
 // hold other files.
@@ -545,7 +542,7 @@ func (e *Engine) isPart(path string) bool {
 	}
 	part := strings.TrimSuffix(filepath.Base(path), removedSuffix)
 	_, index := generation(part)
-	if !index && part != toLearn.name && part != toConfigure.name && !newConfig.MatchString(part) && !slices.Contains(baseParts, part) {
+	if !index && part != toLearn.name && part != toConfigure.name && !slices.Contains(baseParts, part) {
 		return false
 	}
 	dir := filepath.Dir(path)

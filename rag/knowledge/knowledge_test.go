@@ -167,8 +167,8 @@ func TestLearn(t *testing.T) {
 	if err != nil || !slices.Equal(names, []string{"b"}) {
 		t.Error(names, err)
 	}
-	for _, suffix := range []string{".new", ".4711.new"} { // left by interrupted runs
-		if err := os.WriteFile(f.ConfigPath("b")+suffix, []byte("nam"), 0o600); err != nil {
+	for _, file := range []string{configFile, nextConfig} { // left by interrupted runs
+		if err := os.WriteFile(filepath.Join(f.dir("b"), file+newSuffix), []byte("nam"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -28,7 +28,7 @@ type lockFile struct {
 var (
 	// toLearn is held while the base is learnt or removed.
 	toLearn = lockFile{"learning.lock", "the base is being learnt", "waiting: another run learns the base"}
-	// toConfigure is held while the configuration is read, changed and written. Who holds it does
+	// toConfigure is held while a configuration is read, changed and written. Who holds it does
 	// not wait for toLearn, so that runs which have that one can wait for it.
 	toConfigure = lockFile{"config.lock", "the configuration is being changed", "waiting: the configuration is being changed"}
 )

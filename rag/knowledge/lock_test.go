@@ -181,7 +181,7 @@ func TestConfigureBesideOthers(t *testing.T) {
 			return err
 		}, map[string]any{"top_k": 7, "threshold": 0.5, "provider": "counting"}, []string{"config.yaml", "index.vdb"}},
 		{"reembed", func(ctx context.Context, f *fixture) error {
-			_, err := f.Reembed(ctx, "b", ReembedOptions{Config: hashed, Switch: yes})
+			_, err := f.Reembed(ctx, "b", ReembedOptions{Switch: yes}) // has been begun
 			return err
 		}, map[string]any{"top_k": 7, "provider": "hash", "embedding.dimensions": 128}, []string{"config.yaml", "index-2.vdb"}},
 	} {
@@ -189,6 +189,9 @@ func TestConfigureBesideOthers(t *testing.T) {
 			f := newFixture(t)
 			f.write("a.txt", "Apples are red.")
 			f.learn("b", counted)
+			if tt.name == "reembed" {
+				f.reembed(ReembedOptions{Config: hashed})
+			}
 			var waits sync.Once
 			met := make(chan struct{}) // the other one waits, or has ended
 			f.Engine.at = func(step string) {
@@ -337,6 +340,56 @@ func TestLearnEndedBeforeItsFirstFile(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// The configuration of the next database is written while nobody else writes one.
+func TestReembedBesideConfigure(t *testing.T) {
+	f := newFixture(t)
+	f.write("a.txt", "Apples are red.")
+	f.learn("b", counted)
+	unlock, err := f.another().lock(t.Context(), "b", toConfigure, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	release := sync.OnceFunc(unlock)
+	defer release()
+	waited := false
+	f.Engine.at = func(step string) {
+		if step != "waits" {
+			return
+		}
+		waited = true
+		if names := f.entries(); slices.Contains(names, nextConfig) || slices.Contains(names, nextConfig+newSuffix) {
+			t.Error(names)
+		}
+		release()
+	}
+	f.reembed(ReembedOptions{Config: hashed})
+	if names := f.entries(); !waited || !slices.Contains(names, nextConfig) {
+		t.Error(waited, names)
+	}
+}
+
+// What killed runs have left of configurations does not pile up: the next one takes its place.
+func TestUnfinishedConfigs(t *testing.T) {
+	f := newFixture(t)
+	f.write("a.txt", "Apples are red.")
+	f.learn("b", counted)
+	for _, name := range []string{configFile, nextConfig} {
+		if err := os.WriteFile(filepath.Join(f.dir("b"), name+newSuffix), []byte(strings.Repeat("left ", 1000)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := f.Configure(t.Context(), "b", map[string]any{"top_k": 7}); err != nil {
+		t.Error(err)
+	}
+	f.reembed(ReembedOptions{Config: hashed})
+	if c, err := f.Config("b"); err != nil || c.TopK != 7 {
+		t.Errorf("%+v, %v", c, err)
+	}
+	if diff := cmp.Diff([]string{"config.yaml", "index-2.vdb", "index.vdb", "next.yaml"}, f.entries()); diff != "" {
+		t.Error(diff)
 	}
 }
 

@@ -323,7 +323,7 @@ func (e *Engine) staging(ctx context.Context, c Config, asked *Config) (l *learn
 			err = removeIndex(e.database(to))
 		}
 		if err == nil {
-			err = writeConfig(filepath.Join(e.dir(c.Name), nextConfig), l.config)
+			err = e.saveNext(ctx, l.config)
 		}
 		if err != nil {
 			return nil, err
@@ -341,6 +341,17 @@ func (e *Engine) staging(ctx context.Context, c Config, asked *Config) (l *learn
 		return nil, errors.Join(err, l.vdb.Close())
 	}
 	return l, nil
+}
+
+// saveNext writes the configuration of the next database. Several runs of Reembed may do so at the
+// same time, because none has that database open.
+func (e *Engine) saveNext(ctx context.Context, c Config) error {
+	unlock, err := e.lock(ctx, c.Name, toConfigure, true)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return writeConfig(filepath.Join(e.dir(c.Name), nextConfig), c)
 }
 
 // openStaged opens the next database of a base for one run of Reembed alone: nobody asks it.
