@@ -26,7 +26,8 @@ type link struct {
 	since  time.Time
 	failed time.Time // when taking its place failed last; guarded by Member.deposing
 	source *source
-	in     *Reader // of source
+	wait   time.Duration // for each message while the leader is joined, or 0
+	in     *Reader       // of source
 	out    *queue
 	sender vfs.Group
 
@@ -68,7 +69,7 @@ type pending struct {
 }
 
 // join connects to the leader and reads the state that it sends. It waits for a leader that
-// recovers the database until ctx ends, for some time unless wait is 0.
+// recovers the database until ctx ends, for each of its messages as long as wait unless that is 0.
 func (m *Member) join(ctx context.Context, wait time.Duration) (*link, error) {
 	before, err := m.token()
 	if err != nil {
@@ -90,8 +91,8 @@ func (m *Member) join(ctx context.Context, wait time.Duration) (*link, error) {
 	defer context.AfterFunc(ctx, socket.cut)()
 	defer context.AfterFunc(m.ctx, socket.cut)()
 	if wait > 0 {
-		l.source.deadline = time.Now().Add(wait)
-		defer func() { l.source.deadline = time.Time{} }()
+		l.wait = wait
+		defer func() { l.wait, l.source.deadline = 0, time.Time{} }()
 	}
 	if l.pid, err = checkPeer(socket); err == nil {
 		defer m.watch(l)()
@@ -150,6 +151,21 @@ func (m *Member) token() (string, error) {
 	return token, err
 }
 
+// holder returns the LockMark of the process that holds the lock, and whether it says that it
+// shares the database.
+func (m *Member) holder() (mark string, shares bool) {
+	f, err := vfs.Open(m.path, nil)
+	if err != nil {
+		return "", false
+	}
+	defer f.Close()
+	token, err := f.LockToken(engine.LockName)
+	if err == nil {
+		mark, _ = f.LockMark(engine.LockName)
+	}
+	return mark, token != ""
+}
+
 // root completes a root that the leader has sent.
 func (l *link) root(tx, applied uint64) engine.Root {
 	return engine.Root{DB: l.welcome.DB, Leader: l.token, Tx: tx, Applied: applied}
@@ -190,6 +206,9 @@ func (l *link) greet(hello Hello) error {
 // receive reads a message of a leader that is being joined. errNoLeader says that it has ended,
 // closes, or does not answer yet.
 func (l *link) receive() (Message, error) {
+	if l.wait > 0 {
+		l.source.deadline = time.Now().Add(l.wait)
+	}
 	m, err := l.in.Next()
 	if isLost(err) {
 		l.mu.Lock()

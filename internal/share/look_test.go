@@ -81,6 +81,35 @@ func readsAlone(t *testing.T, log slog.Handler) (dir string, reader *db.DB, docs
 	return dir, reader, docs
 }
 
+// recovers has a process begin to lead, which has read the files, and goes on when the returned
+// function is called.
+func recovers(t *testing.T, dir string) (goOn func()) {
+	t.Helper()
+	begun, paused, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	log := onMessage{slog.DiscardHandler, "opened", func() {
+		close(begun)
+		<-paused
+	}}
+	go func() {
+		vdb, err := db.Open(dir, &db.Options{Logger: slog.New(log)})
+		if err == nil {
+			t.Cleanup(func() {
+				if err := vdb.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		ended <- err
+	}()
+	<-begun
+	return func() {
+		close(paused)
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestReadersWaitForLeaders: a process that only reads does not answer from what it had before
 // while another one begins to lead, which may have no socket yet, or read the files. All its calls
 // wait.
@@ -105,31 +134,7 @@ func TestReadersWaitForLeaders(t *testing.T) {
 				}
 			}
 		}},
-		{"the files are read", func(t *testing.T, dir string) func() {
-			begun, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-			log := onMessage{slog.DiscardHandler, "opened", func() {
-				close(begun)
-				<-goOn
-			}}
-			go func() {
-				vdb, err := db.Open(dir, &db.Options{Logger: slog.New(log)})
-				if err == nil {
-					t.Cleanup(func() {
-						if err := vdb.Close(); err != nil {
-							t.Error(err)
-						}
-					})
-				}
-				ended <- err
-			}()
-			<-begun
-			return func() {
-				close(goOn)
-				if err := <-ended; err != nil {
-					t.Error(err)
-				}
-			}
-		}},
+		{"the files are read", recovers},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir, _, docs := readsAlone(t, slog.DiscardHandler)
@@ -153,11 +158,15 @@ func TestReadersWaitForLeaders(t *testing.T) {
 }
 
 // TestReadersWaitInVain: calls that have waited in vain for a process that begins to lead are
-// answered from what there is, which is logged, and calls that end do not wait.
+// answered from what there is, which is logged once, and calls that end do not wait. They find the
+// next leader.
 func TestReadersWaitInVain(t *testing.T) {
 	defer share.SetOpenTime(share.SetOpenTime(0))
 	logged := 0
-	dir, reader, docs := readsAlone(t, onMessage{slog.DiscardHandler, "cannot see what others have written", func() { logged++ }})
+	dir, reader, docs := readsAlone(t, onMessage{slog.DiscardHandler, "cannot see what others have written", func() {
+		logged++
+		share.SetOpenTime(time.Hour) // nobody waits again
+	}})
 	files, err := vfs.Open(dir, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -172,19 +181,124 @@ func TestReadersWaitInVain(t *testing.T) {
 	if n, err := docs.Count(ended, nil); !errors.Is(err, context.Canceled) {
 		t.Error(n, err)
 	}
-	if n, err := docs.Count(t.Context(), nil); n != 1 || err != nil || logged != 1 {
-		t.Error(n, err, logged)
-	}
-	if err := reader.Barrier(t.Context()); !errors.Is(err, db.ErrLocked) {
-		t.Error(err)
+	for range 100 {
+		if n, err := docs.Count(t.Context(), nil); n != 1 || err != nil || logged != 1 {
+			t.Fatal(n, err, logged)
+		}
+		if err := reader.Barrier(t.Context()); !errors.Is(err, db.ErrLocked) {
+			t.Fatal(err)
+		}
 	}
 	if err := lock.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := reader.Barrier(t.Context()); err != nil {
+	vdb, err := db.Open(dir, nil)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if n, err := docs.Count(t.Context(), nil); n != 2 || err != nil {
-		t.Error(n, err)
+	defer func() {
+		if err := vdb.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // far less than an hour
+	defer cancel()
+	for n := 1; n != 2; {
+		if n, err = docs.Count(ctx, nil); err != nil {
+			t.Fatal(err)
+		}
 	}
+	if err := reader.Barrier(ctx); err != nil || logged != 1 {
+		t.Error(err, logged)
+	}
+}
+
+// TestReadersOfShortCalls: the time that calls wait for a process that begins to lead counts across
+// calls which end before. It is short for a process that does not share the database.
+func TestReadersOfShortCalls(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		lock func(files *vfs.FS) (*vfs.Lock, error)
+		most time.Duration
+	}{
+		{"begins to lead", func(files *vfs.FS) (*vfs.Lock, error) { return files.Lock(engine.LockName, true) },
+			50 * time.Millisecond},
+		{"exclusive", func(files *vfs.FS) (*vfs.Lock, error) { return files.LockAlone(engine.LockName) }, time.Hour},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			defer share.SetOpenTime(share.SetOpenTime(tt.most))
+			dir, _, docs := readsAlone(t, slog.DiscardHandler)
+			files, err := vfs.Open(dir, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			lock, err := tt.lock(files)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				if err := errors.Join(lock.Close(), files.Close()); err != nil {
+					t.Error(err)
+				}
+			}()
+			count := func() (int, error) { // ends while it waits
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				waits := 0
+				return docs.Count(waitingContext{ctx, func() {
+					if waits++; waits == 5 {
+						cancel()
+					}
+				}}, nil)
+			}
+			n, err := count()
+			for tries := 0; errors.Is(err, context.Canceled) && tries < 10_000; tries++ {
+				n, err = count()
+			}
+			if n != 1 || err != nil {
+				t.Error(n, err)
+			}
+		})
+	}
+}
+
+// TestReadersHoldUpNobody: while a call waits for the answer of a process that recovers the
+// database, others end with their contexts, or do not wait.
+func TestReadersHoldUpNobody(t *testing.T) {
+	defer share.SetLookTime(share.SetLookTime(time.Hour))
+	dir, reader, docs := readsAlone(t, slog.DiscardHandler)
+	goOn := sync.OnceFunc(recovers(t, dir))
+	defer goOn()
+	joins := make(chan struct{})
+	var waits sync.WaitGroup
+	waits.Go(func() {
+		tries := 0
+		n, err := docs.Count(waitingContext{t.Context(), func() {
+			if tries++; tries == 2 { // the first time it waited for others
+				close(joins)
+			}
+		}}, nil)
+		if n != 2 || err != nil {
+			t.Errorf("%d documents, %v", n, err)
+		}
+	})
+	<-joins
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, call := range map[string]func() error{
+		"Barrier": func() error { return reader.Barrier(ended) },
+		"Count": func() error {
+			_, err := docs.Count(ended, nil)
+			return err
+		},
+	} {
+		if err := call(); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if all, err := reader.Processes(t.Context()); len(all) != 1 || err != nil {
+		t.Error(all, err)
+	}
+	goOn()
+	waits.Wait()
 }

@@ -29,6 +29,10 @@ var readersTime = 3 * time.Second
 // it looks again whether that one leads. Tests change it.
 var lookTime = time.Second
 
+// moment is how long a reader waits for a process that takes the lock to say that it shares, and
+// for an answer of one that it has waited for in vain.
+const moment = 100 * time.Millisecond
+
 const (
 	// Pauses between attempts to lead or to join.
 	minPause = time.Millisecond
@@ -52,7 +56,8 @@ type Member struct {
 	requests atomic.Uint64 // numbers given out
 
 	looked   atomic.Int64  // when look or seek did something, in nanoseconds since the epoch
-	looks    chan struct{} // has an element while a call of lookForLeader does
+	looks    chan struct{} // has an element while a call of a reader looks for a leader
+	awaited  wait          // of a reader; guarded by looks
 	alone    atomic.Int64  // until when rejoin does not wait, likewise
 	deposing sync.Mutex    // held while a stopped leader is replaced
 
@@ -63,6 +68,15 @@ type Member struct {
 	stuck   error                // why this process can neither lead nor follow, as far as it has tried
 	changed chan struct{}        // closed and replaced when one of them changes
 	retry   chan struct{}        // has an element if the next attempt is not to wait
+}
+
+// A wait is about a process that holds the lock and cannot be joined yet. All calls of a reader
+// have part in it.
+type wait struct {
+	holder string    // LockMark of the process
+	since  time.Time // when it was met
+	silent bool      // it listens, and has not answered
+	vain   bool      // it was waited for long enough
 }
 
 // Open opens a database: it leads, or follows the process that does. Without Options.Shared it does
@@ -134,7 +148,9 @@ func (m *Member) Engine() *engine.Engine { return m.engine }
 // Close closes the engine. Another process leads after a leader.
 func (m *Member) Close() error {
 	m.cancel()
-	m.mu.Lock() // run sees that ctx has ended, or this sees its link
+	m.looks <- struct{}{} // seek sees that ctx has ended, or this sees its link
+	<-m.looks
+	m.mu.Lock() // likewise run
 	l := m.link.Load()
 	m.mu.Unlock()
 	if l != nil {
@@ -242,7 +258,7 @@ func (m *Member) begin(l *link) {
 
 // seek has a process that reads alone see what others have written since: it joins the leader, or
 // reads the files again if that one has ended. errNoLeader says that a process holds the lock and
-// cannot be joined yet. mu is held.
+// cannot be joined yet. looks is held; mu is not, because calls that have no time wait for that.
 func (m *Member) seek(ctx context.Context) (err error) {
 	if !m.opts.Shared || m.link.Load() != nil || m.ctx.Err() != nil || m.engine.Role() != engine.Reader {
 		return nil
@@ -251,16 +267,24 @@ func (m *Member) seek(ctx context.Context) (err error) {
 	defer func() {
 		if err == nil {
 			m.looked.Store(began)
+			m.awaited = wait{}
 		}
 	}()
 	if fresh, err := m.engine.Fresh(); fresh || err != nil {
 		return err
 	}
-	l, joined := m.joinAdopted(ctx, lookTime)
+	answers := lookTime
+	if m.awaited.vain {
+		answers = moment
+	}
+	l, joined := m.joinAdopted(ctx, answers)
 	if joined == nil {
+		m.mu.Lock()
+		defer m.mu.Unlock()
 		m.begin(l)
 		return nil
 	}
+	m.awaited.silent = errors.Is(joined, os.ErrDeadlineExceeded)
 	switch err := m.engine.Reload(); {
 	case !errors.Is(err, engine.ErrLocked):
 		return err
@@ -271,13 +295,32 @@ func (m *Member) seek(ctx context.Context) (err error) {
 	}
 }
 
-// renew is seek that waits for a process which cannot be joined yet, as Open does.
+// renew is awaitLeader of a call that does not look otherwise.
 func (m *Member) renew(ctx context.Context) error {
-	for start := time.Now(); ; {
-		m.mu.Lock()
+	end, err := m.beginLook(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
+	return m.awaitLeader(ctx)
+}
+
+// beginLook waits until no other call looks for a leader. The caller looks until it calls end.
+func (m *Member) beginLook(ctx context.Context) (end func(), err error) {
+	select {
+	case m.looks <- struct{}{}:
+		return func() { <-m.looks }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// awaitLeader is seek that waits for a process which cannot be joined yet, unless calls have waited
+// for it in vain. looks is held.
+func (m *Member) awaitLeader(ctx context.Context) error {
+	for {
 		err := m.seek(ctx)
-		m.mu.Unlock()
-		if !errors.Is(err, errNoLeader) || ctx.Err() == nil && time.Since(start) > openTime {
+		if !errors.Is(err, errNoLeader) || ctx.Err() == nil && m.inVain(err) {
 			return err
 		}
 		select {
@@ -288,6 +331,26 @@ func (m *Member) renew(ctx context.Context) error {
 		case <-time.After(minPause):
 		}
 	}
+}
+
+// inVain reports whether calls have waited long enough for the process that holds the lock and, as
+// err says, cannot be joined: as long as Open does, all together. One that does not say that it
+// shares the database never can; it may have just taken the lock. looks is held.
+func (m *Member) inVain(err error) bool {
+	mark, shares := m.holder()
+	w := &m.awaited
+	if w.holder != mark || w.since.IsZero() {
+		*w = wait{holder: mark, since: time.Now(), silent: w.silent}
+	}
+	most := openTime
+	if !shares {
+		most = min(most, moment)
+	}
+	if !w.vain && time.Since(w.since) >= most {
+		w.vain = true
+		m.opts.Logger.Error("cannot see what others have written", "error", err)
+	}
+	return w.vain
 }
 
 // Self describes this process.

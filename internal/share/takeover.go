@@ -141,32 +141,33 @@ func (m *Member) look(ctx context.Context) error {
 
 // lookForLeader is look of a process that reads alone. A call has what others had written lookEvery
 // before it, so it waits for another call that looks already, and for a process that begins to
-// lead. If that is in vain, calls go on with what there is, and for as long none waits again.
+// lead. Once that is in vain, calls go on with what there is, and look again.
 func (m *Member) lookForLeader(ctx context.Context) error {
 	recent := func(now int64) bool { return now-m.looked.Load() < int64(lookEvery) }
 	now := time.Now().UnixNano()
 	if recent(now) {
 		return nil
 	}
-	select {
-	case m.looks <- struct{}{}:
-		defer func() { <-m.looks }()
-	case <-ctx.Done():
-		return ctx.Err()
+	end, err := m.beginLook(ctx)
+	if err != nil {
+		return err
 	}
+	defer end()
 	if recent(now) { // another call has looked since this one began
 		return nil
 	}
-	err := m.renew(ctx)
-	if err == nil || ctx.Err() != nil || m.ctx.Err() != nil {
+	if err = m.awaitLeader(ctx); err == nil || ctx.Err() != nil || m.ctx.Err() != nil {
 		return err
 	}
-	m.opts.Logger.Error("cannot see what others have written", "error", err)
-	pause := brokenPause
-	if errors.Is(err, errNoLeader) {
-		pause = openTime
+	looked := time.Now()
+	switch noLeader := errors.Is(err, errNoLeader); {
+	case !noLeader:
+		m.opts.Logger.Error("cannot see what others have written", "error", err)
+		looked = looked.Add(brokenPause)
+	case m.awaited.silent: // to look took a moment, and a connection of a process that is busy
+		looked = looked.Add(brokenPause)
 	}
-	m.looked.Store(time.Now().Add(pause).UnixNano())
+	m.looked.Store(looked.UnixNano())
 	return nil
 }
 
