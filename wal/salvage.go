@@ -86,7 +86,10 @@ func (s *salvager) file(f *file, rest []file) error {
 		s.gap(next.base-1, f.err)
 		return nil
 	case f.err != nil:
-		s.lost(Gap{First: s.next, Err: f.err})
+		if s.next < math.MaxUint64 { // otherwise an earlier file has the same gap
+			s.lost(Gap{First: s.next, Err: f.err})
+			s.next = math.MaxUint64
+		}
 		return nil
 	}
 	s.gap(f.base-1, &fileformat.CorruptError{File: f.name, Err: fmt.Errorf(

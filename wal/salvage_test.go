@@ -71,6 +71,10 @@ func TestSalvage(t *testing.T) {
 		{"the header of the last file", func(t *testing.T, b built) {
 			ok(t, os.WriteFile(file(b, 2), make([]byte, 16<<10), 0o600))
 		}, 0, []uint64{1, 2, 3, 4, 5}, []string{"all from number 6 on are lost, and nothing tells how many"}},
+		{"the headers of the last two files", func(t *testing.T, b built) {
+			ok(t, os.WriteFile(file(b, 2), make([]byte, 16<<10), 0o600))
+			ok(t, os.WriteFile(file(b, 3), make([]byte, 16<<10), 0o600))
+		}, 0, []uint64{1, 2, 3, 4, 5}, []string{"all from number 6 on are lost, and nothing tells how many"}},
 		{"a torn tail", func(t *testing.T, b built) {
 			b.alone(t)
 			flip(third+frameSize)(t, b)
