@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 
@@ -24,7 +25,7 @@ import (
 // database with the last step. src is not changed. Where pages of meta.bolt are damaged, Repair
 // looks for records in all of its pages. Of a published folder, it saves the newest version whose
 // meta.bolt opens or, if no meta.bolt does, the newest that has one. An error means that the repair
-// could not be done; nothing is in dst then.
+// could not be done; nothing is in dst then, and directories that were made for it are removed.
 func Repair(ctx context.Context, src, dst string, opts engine.Options) (*RepairReport, error) {
 	r := &repairer{ctx: ctx, report: &RepairReport{Lost: []Lost{}, Problems: []Problem{}}}
 	return r.report, r.run(src, dst, opts)
@@ -82,7 +83,7 @@ func (r *repairer) run(src, dst string, opts engine.Options) (err error) {
 	if err != nil {
 		return err
 	}
-	made := false
+	made := ""
 	if r.dst, made, err = create(dst, opts); err != nil {
 		return errors.Join(err, r.closeStore())
 	}
@@ -148,8 +149,8 @@ func (r *repairer) closeStore() error {
 }
 
 // create makes the new database, in engine.Unfinished of its directory. That must be empty: discard
-// removes all that a database may have. made says that the directory was not there.
-func create(dir string, opts engine.Options) (_ *engine.Engine, made bool, err error) {
+// removes all that a database may have. made is the topmost directory that was not there, if any.
+func create(dir string, opts engine.Options) (_ *engine.Engine, made string, err error) {
 	f, err := vfs.Open(dir, nil)
 	if err == nil {
 		var names []string
@@ -157,14 +158,17 @@ func create(dir string, opts engine.Options) (_ *engine.Engine, made bool, err e
 		err = errors.Join(err, f.Close())
 		switch {
 		case slices.Contains(names, engine.Unfinished):
-			return nil, false, fmt.Errorf("%w: %q has what an interrupted backup or repair has left; remove it", engine.ErrExists, dir)
+			return nil, "", fmt.Errorf("%w: %q has what an interrupted backup or repair has left; remove it", engine.ErrExists, dir)
 		case len(names) > 0:
-			return nil, false, fmt.Errorf("%w: %q is not empty", engine.ErrExists, dir)
+			return nil, "", fmt.Errorf("%w: %q is not empty", engine.ErrExists, dir)
 		}
 	}
-	made = errors.Is(err, fs.ErrNotExist)
-	if err != nil && !made {
-		return nil, false, err
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, "", err
+	}
+	missing := func(name string) bool { _, err := os.Lstat(name); return errors.Is(err, fs.ErrNotExist) }
+	for up := dir; missing(up); up = filepath.Dir(up) {
+		made = up
 	}
 	db, err := engine.Open(filepath.Join(dir, engine.Unfinished), opts)
 	if err != nil {
@@ -173,9 +177,9 @@ func create(dir string, opts engine.Options) (_ *engine.Engine, made bool, err e
 	return db, made, err
 }
 
-// discard removes what create and finish have made in a directory that was empty, and the directory
-// if it was made for that.
-func discard(dir string, made bool) error {
+// discard removes what create and finish have made in a directory that was empty, and the
+// directories from made on, which were made for that.
+func discard(dir, made string) error {
 	for _, name := range []string{dir, filepath.Join(dir, engine.Unfinished)} {
 		f, err := vfs.Open(name, nil)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -188,10 +192,17 @@ func discard(dir string, made bool) error {
 			return err
 		}
 	}
-	if err := remove(filepath.Join(dir, engine.Unfinished)); err != nil || !made {
+	if err := remove(filepath.Join(dir, engine.Unfinished)); err != nil || made == "" {
 		return err
 	}
-	return remove(dir)
+	err := remove(dir)
+	for err == nil && dir != made {
+		dir = filepath.Dir(dir)
+		if err = remove(dir); errors.Is(err, fs.ErrExist) {
+			return nil // somebody else uses it
+		}
+	}
+	return err
 }
 
 // remove removes an empty directory that may be missing.
