@@ -271,8 +271,24 @@ func TestStrangersInPlaceOfFiles(t *testing.T) {
 func TestStrangersAreNoEnd(t *testing.T) {
 	kinds := maps.Clone(strangers)
 	kinds["dangling link"] = func(path string) error { return os.Symlink("nowhere", path) }
-	delete(kinds, "empty file")
-	files, links := []string{"directory", "full directory", "pipe", "socket"}, []string{"loop", "dangling link"}
+	kinds["link out"] = func(path string) error { return os.Symlink("/etc/passwd", path) }
+	kinds["link through a file"] = func(path string) error {
+		to := engine.MetaName + "/x"
+		if filepath.Base(filepath.Dir(path)) == engine.WALDir {
+			to = "../" + to
+		}
+		return os.Symlink(to, path)
+	}
+	reasons := map[string]string{
+		"directory": "a directory, not a regular file", "full directory": "a directory, not a regular file",
+		"pipe": "a named pipe, not a ", "socket": "a socket, not a ", "empty file": "a regular file, not a directory",
+		"loop": "a loop of links", "dangling link": "a link to nothing", "link through a file": "a link to nothing",
+		"link out": "a link that leads out of the directory",
+	}
+	links := []string{"loop", "link out", "link through a file"}
+	locks := append([]string{"directory", "full directory", "pipe", "socket"}, links...)
+	files := append(slices.Clone(locks), "dangling link") // through which LOCK is made
+	dirs := append([]string{"empty file", "pipe", "socket", "dangling link"}, links...)
 	for _, test := range []struct {
 		name   string
 		kinds  []string
@@ -280,9 +296,12 @@ func TestStrangersAreNoEnd(t *testing.T) {
 		needed bool     // for an opening to read
 		saved  int      // documents
 	}{
-		{"wal/00000002.wal", slices.Concat(files, links), slices.Concat(files, links), true, 2},
-		{engine.LockName, files, files, true, 3},
-		{"wal/spare", slices.Concat(files, links), []string{"full directory"}, false, 3},
+		{"wal/00000002.wal", files, files, true, 2},
+		{"wal", dirs, dirs, true, 2},
+		{engine.LockName, locks, locks, true, 3},
+		{engine.LockName, []string{"dangling link"}, nil, false, 3},
+		{"wal/00000001.wal", files, []string{"full directory"}, false, 3}, // no longer needed
+		{"wal/spare", files, []string{"full directory"}, false, 3},
 	} {
 		for _, kind := range test.kinds {
 			t.Run(test.name+"/"+kind, func(t *testing.T) {
@@ -301,23 +320,26 @@ func TestStrangersAreNoEnd(t *testing.T) {
 				if err == nil {
 					err = vdb.Close()
 				}
-				if (err != nil) != test.needed || err != nil && (!strings.Contains(err.Error(), test.name) || !strings.Contains(err.Error(), "not a regular file") && !strings.Contains(err.Error(), "a link to nothing")) {
+				if (err != nil) != test.needed || err != nil && !strings.Contains(err.Error(), test.name+": "+reasons[kind]) {
 					t.Errorf("read: %v", err)
 				}
 				report, err := CheckFiles(t.Context(), dir, CheckBytes)
-				if err != nil || len(report.Problems) > 1 || report.OK() == test.needed || test.needed && report.Problems[0].File != test.name {
+				if err != nil || len(report.Problems) > 1 || report.OK() == test.needed || test.needed && (report.Problems[0].File != test.name || !strings.HasPrefix(report.Problems[0].Detail, reasons[kind])) {
 					t.Errorf("check: %+v, %v", report, err)
 				}
 				r, err := Repair(t.Context(), dir, filepath.Join(t.TempDir(), "saved"))
 				if err != nil || r.Documents != test.saved || len(r.Lost) != 3-test.saved || (len(r.Problems) == 1) != test.needed {
 					t.Errorf("repair: %+v, %v", r, err)
 				}
-				vdb, err = Open(dir, nil)
-				if err == nil {
-					err = vdb.Close()
-				}
-				if (err != nil) != slices.Contains(test.closed, kind) || err != nil && !strings.Contains(err.Error(), test.name) {
-					t.Errorf("write: %v", err)
+				for range 2 { // what the first opening leaves must not stop the second one
+					vdb, err = Open(dir, nil)
+					if err == nil {
+						upsert(t, collectionOf(t, vdb, "c"), Document{ID: "d"})
+						err = vdb.Close()
+					}
+					if (err != nil) != slices.Contains(test.closed, kind) || err != nil && !strings.Contains(err.Error(), test.name) {
+						t.Errorf("write: %v", err)
+					}
 				}
 			})
 		}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/vecbolt/vecbolt/internal/codec"
@@ -312,6 +313,41 @@ func TestNotNeeded(t *testing.T) {
 	}
 	if _, _, err := replay(t, b.o, 4); err == nil {
 		t.Error("damage was not found")
+	}
+}
+
+// TestOtherKindsNotNeeded puts other things in the place of a file that is no longer needed. They
+// are removed, so that every later replay succeeds; a directory with something in it is refused.
+func TestOtherKindsNotNeeded(t *testing.T) {
+	for what, put := range map[string]func(path string) error{
+		"directory":      func(path string) error { return os.Mkdir(path, 0o700) },
+		"full directory": func(path string) error { return os.MkdirAll(filepath.Join(path, "x"), 0o700) },
+		"link":           func(path string) error { return os.Symlink("nowhere", path) },
+		"loop":           func(path string) error { return os.Symlink(filepath.Base(path), path) },
+		"link out":       func(path string) error { return os.Symlink(os.DevNull, path) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			b := build(t)
+			ok(t, os.Remove(b.path))
+			if err := put(b.path); err != nil {
+				t.Skip("skipped: no symbolic links: ", err)
+			}
+			_, tail, err := replay(t, b.o, 5)
+			ok(t, err)
+			l, err := Create(b.o, tail.Last+1, tail.Last)
+			if what == "full directory" {
+				if err == nil || !strings.Contains(err.Error(), "wal/00000001.wal: a directory, not a regular file; the log does not need it") {
+					t.Errorf("create: %v", err)
+				}
+				return
+			}
+			ok(t, err)
+			ok(t, l.Release(tail.Last))
+			ok(t, l.Close())
+			if _, tail, err = replay(t, b.o, tail.Last); err != nil || tail.Files != 0 {
+				t.Errorf("replay: %+v, %v", tail, err)
+			}
+		})
 	}
 }
 

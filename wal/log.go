@@ -93,9 +93,9 @@ func Create(o Options, next, durable uint64) (*Log, error) {
 	l := &Log{o: o, hasDir: len(found) > 0, seq: 1, last: next - 1, durable: next - 1}
 	for slices.Contains(names, path.Base(spareName(l.spares))) {
 		size, err := o.FS.Size(spareName(l.spares))
-		if err != nil { // something else, or a link to nothing, is in its place
-			if o.FS.Remove(spareName(l.spares)) != nil {
-				return nil, fmt.Errorf("wal: %w", err)
+		if err != nil {
+			if err := evict(&o, err, spareName(l.spares)); err != nil {
+				return nil, err
 			}
 			break
 		}
@@ -105,16 +105,17 @@ func Create(o Options, next, durable uint64) (*Log, error) {
 		l.spares++
 	}
 	// A file ends where the next one begins. A file with a damaged header is no longer needed, or
-	// Replay would have failed: it takes the range of its successor and is released with it.
+	// Replay would have failed: it takes the range of its successor and is released with it. What
+	// else has the name of a file is not needed either, and a later Replay would begin with it.
 	last := l.last
 	for _, f := range slices.Backward(found) {
 		l.seq = max(l.seq, f.seq+1)
 		size, err := o.FS.Size(f.name)
-		if err != nil && f.err != nil {
-			continue // it is no file, so it is left alone
-		}
 		if err != nil {
-			return nil, fmt.Errorf("wal: %w", err)
+			if err := evict(&o, err, f.name); err != nil {
+				return nil, err
+			}
+			continue
 		}
 		file := File{Name: f.name, Size: size, First: last + 1, Last: last}
 		if f.err == nil {
@@ -131,6 +132,18 @@ func Create(o Options, next, durable uint64) (*Log, error) {
 	}
 	l.measure()
 	return l, nil
+}
+
+// evict removes what else is in the place of a file that the log does not need: err is the error of
+// its size. A directory with something in it stays, as an error.
+func evict(o *Options, err error, name string) error {
+	if _, ok := errors.AsType[*vfs.NotRegularError](err); !ok {
+		return fmt.Errorf("wal: %w", err)
+	}
+	if rerr := o.FS.Remove(name); rerr != nil {
+		return fmt.Errorf("wal: %w; the log does not need it, but cannot remove it: %w", err, rerr)
+	}
+	return nil
 }
 
 func syncFile(fsys *vfs.FS, name string) error {

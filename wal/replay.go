@@ -85,7 +85,7 @@ func fileName(seq uint64) string { return fmt.Sprintf("%s/%08x%s", dir, seq, suf
 // names in wal/; foreign ones are ignored. A missing wal/ is an empty log.
 func list(o *Options) (files []file, names []string, err error) {
 	names, err = o.FS.ReadDir(dir)
-	if other, ok := errors.AsType[*vfs.NotRegularError](err); ok { // and the log may be elsewhere
+	if other, ok := errors.AsType[*vfs.NotRegularError](err); ok { // the log may be elsewhere
 		return nil, nil, &fileformat.CorruptError{File: dir, Offset: -1, Err: errors.New(other.Reason())}
 	}
 	if errors.Is(err, fs.ErrNotExist) {

@@ -1,7 +1,6 @@
 package vfs
 
 import (
-	"fmt"
 	"io/fs"
 	"os"
 	"path"
@@ -36,9 +35,9 @@ func (m *memory) open(name string, flag int, _ fs.FileMode) (*os.File, error) {
 	f, ok := m.files[name]
 	switch {
 	case m.dirs[name] && flag&os.O_EXCL != 0:
-		return nil, fmt.Errorf("%w (%w)", &NotRegularError{name, fs.ModeDir}, fs.ErrExist)
+		return nil, &NotRegularError{name, fs.ModeDir, fs.ErrExist}
 	case m.dirs[name]:
-		return nil, &NotRegularError{name, fs.ModeDir}
+		return nil, &NotRegularError{Name: name, Mode: fs.ModeDir}
 	case ok && flag&os.O_EXCL != 0:
 		return nil, pathError(OpCreate, name, fs.ErrExist)
 	case !ok && flag&os.O_CREATE == 0 || !m.dirs[path.Dir(name)]:
@@ -69,6 +68,9 @@ func (m *memory) Stat(name string) (fs.FileInfo, error) {
 	}
 	return nil, pathError(OpStat, name, fs.ErrNotExist)
 }
+
+// Lstat is Stat: there are no links.
+func (m *memory) Lstat(name string) (fs.FileInfo, error) { return m.Stat(name) }
 
 func (m *memory) Rename(oldname, newname string) error {
 	m.mu.Lock()
@@ -122,6 +124,13 @@ func (m *memory) list(name string) ([]string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	name = path.Clean(name)
+	if f, ok := m.files[name]; ok {
+		st, err := f.Stat()
+		if err == nil {
+			err = &NotRegularError{name, st.Mode(), syscall.ENOTDIR}
+		}
+		return nil, err
+	}
 	if !m.dirs[name] {
 		return nil, pathError(OpReadDir, name, fs.ErrNotExist)
 	}

@@ -2,30 +2,42 @@ package vfs
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"syscall"
 )
 
-// NotRegularError reports another kind of file, or a link to nothing, in place of a regular file or
-// a directory.
+// NotRegularError reports something else, or a link that leads to nothing, in place of a regular
+// file or a directory. It wraps Err.
 type NotRegularError struct {
 	Name string      // as given to the call
 	Mode fs.FileMode // of the file found
+	Err  error       // why it was not opened; nil if only its mode tells, ENOTDIR in place of a directory
 }
 
 // Error returns the name of the file and its kind.
 func (e *NotRegularError) Error() string { return e.Name + ": " + e.Reason() }
 
+// Unwrap returns Err.
+func (e *NotRegularError) Unwrap() error { return e.Err }
+
 // Reason returns the kind of file, without the name.
 func (e *NotRegularError) Reason() string {
-	kind := "a special file"
+	kind, want := "a special file", "a regular file"
+	if errors.Is(e.Err, syscall.ENOTDIR) {
+		want = "a directory"
+	}
 	switch e.Mode.Type() {
 	case 0:
-		return "a regular file, not a directory"
+		kind = "a regular file"
 	case fs.ModeSymlink:
+		switch {
+		case errors.Is(e.Err, syscall.ELOOP):
+			return "a loop of links"
+		case escapes(e.Err):
+			return "a link that leads out of the directory"
+		}
 		return "a link to nothing"
 	case fs.ModeDir:
 		kind = "a directory"
@@ -34,7 +46,27 @@ func (e *NotRegularError) Reason() string {
 	case fs.ModeSocket:
 		kind = "a socket"
 	}
-	return kind + ", not a regular file"
+	return kind + ", not " + want
+}
+
+// escapes reports whether an [os.Root] has refused to follow a path. Its error has no name, but it
+// is no error of the system.
+func escapes(err error) bool {
+	return err != nil && !errors.As(err, new(syscall.Errno)) && !errors.Is(err, fs.ErrClosed)
+}
+
+// astray returns a *NotRegularError if a name that cannot be opened is a link that leads to
+// nothing, and otherwise err. The target of a link that is there but cannot be read is no such
+// thing.
+func astray(name string, err error, lstat func() (fs.FileInfo, error)) error {
+	if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) && !errors.Is(err, syscall.ELOOP) &&
+		!escapes(err) {
+		return err
+	}
+	if st, serr := lstat(); serr == nil && st.Mode().Type() == fs.ModeSymlink {
+		return &NotRegularError{name, st.Mode(), reason(err)}
+	}
+	return err
 }
 
 // Opening a named pipe blocks until another process opens its other end, unless it is opened with
@@ -68,19 +100,16 @@ func ReadFile(path string) ([]byte, error) {
 func regular(name string, open func() (*os.File, error), stat, lstat func() (fs.FileInfo, error)) (*os.File, error) {
 	f, err := open()
 	if err != nil {
-		// A socket cannot be opened, nor a directory for writing, nor a link to nothing: return our
-		// error, not the system's.
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ELOOP) {
-			stat = lstat
-		}
+		// A socket cannot be opened, nor a directory for writing: the system's error does not say
+		// which it is.
 		if st, serr := stat(); serr == nil && !st.Mode().IsRegular() {
-			return nil, fmt.Errorf("%w (%w)", &NotRegularError{name, st.Mode()}, reason(err))
+			return nil, &NotRegularError{name, st.Mode(), reason(err)}
 		}
-		return nil, err
+		return nil, astray(name, err, lstat)
 	}
 	st, err := f.Stat()
 	if err == nil && !st.Mode().IsRegular() {
-		err = &NotRegularError{name, st.Mode()}
+		err = &NotRegularError{Name: name, Mode: st.Mode()}
 	}
 	if err != nil {
 		f.Close()
@@ -97,22 +126,21 @@ func reason(err error) error {
 	return err
 }
 
-// openDir opens a directory below root.
+// openDir opens a directory below root. Anything else is a *NotRegularError.
 func openDir(root *os.Root, name string) (*os.File, error) {
 	d, err := root.OpenFile(name, os.O_RDONLY|nonBlock, 0)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ELOOP) {
-		if st, serr := root.Lstat(name); serr == nil && st.Mode().Type() == fs.ModeSymlink {
-			return nil, fmt.Errorf("%w (%w)", &NotRegularError{name, st.Mode()}, reason(err))
+	if err != nil {
+		if st, serr := root.Stat(name); serr == nil && !st.IsDir() { // a socket
+			return nil, &NotRegularError{name, st.Mode(), syscall.ENOTDIR}
 		}
+		return nil, astray(name, err, func() (fs.FileInfo, error) { return root.Lstat(name) })
+	}
+	st, err := d.Stat()
+	if err == nil && !st.IsDir() {
+		err = &NotRegularError{name, st.Mode(), syscall.ENOTDIR}
 	}
 	if err != nil {
-		return nil, err
-	}
-	if st, err := d.Stat(); err != nil || !st.IsDir() {
 		d.Close()
-		if err == nil {
-			err = &fs.PathError{Op: OpOpen.String(), Path: name, Err: syscall.ENOTDIR}
-		}
 		return nil, err
 	}
 	return d, nil

@@ -48,13 +48,30 @@ func TestOnlyRegularFiles(t *testing.T) {
 			t.Errorf("%s: %q, %v", name, b, err)
 		}
 	}
-	for _, name := range []string{"loop", "out"} {
-		if _, err := f.Open(name); err == nil {
-			t.Errorf("%s was opened", name)
+	ok(t, os.Symlink("nowhere", at("dangling")))
+	ok(t, os.Symlink("a/b", at("through")))
+	for name, want := range map[string]string{
+		"loop": "a loop of links", "out": "a link that leads out of the directory",
+		"dangling": "a link to nothing", "through": "a link to nothing",
+	} {
+		for what, use := range map[string]func() error{
+			"open":  func() error { _, err := f.Open(name); return err },
+			"size":  func() error { _, err := f.Size(name); return err },
+			"list":  func() error { _, err := f.ReadDir(name); return err },
+			"mkdir": func() error { return f.Mkdir(name) },
+		} {
+			err := use()
+			other, ok := errors.AsType[*NotRegularError](err)
+			if !ok || other.Mode.Type() != fs.ModeSymlink || err.Error() != name+": "+want {
+				t.Errorf("%s of %s: %v", what, name, err)
+			}
+			if errors.Is(err, fs.ErrNotExist) != (name == "dangling") {
+				t.Errorf("%s of %s is of another class: %v", what, name, err)
+			}
 		}
 	}
-	for _, name := range []string{"pipe", "a"} {
-		if _, err := f.ReadDir(name); !errors.Is(err, syscall.ENOTDIR) {
+	for name, want := range map[string]string{"pipe": "a named pipe, not a directory", "a": "a regular file, not a directory"} {
+		if _, err := f.ReadDir(name); !errors.Is(err, syscall.ENOTDIR) || err.Error() != name+": "+want {
 			t.Errorf("the entries of %s: %v", name, err)
 		}
 		if err := f.SyncDir(name); !errors.Is(err, syscall.ENOTDIR) {

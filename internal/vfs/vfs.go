@@ -227,6 +227,7 @@ func (f *FS) Close() error { return f.in().Close() }
 type directory interface {
 	open(name string, flag int, perm fs.FileMode) (*os.File, error) // of a regular file
 	Stat(name string) (fs.FileInfo, error)
+	Lstat(name string) (fs.FileInfo, error)
 	Rename(oldname, newname string) error
 	Remove(name string) error
 	Mkdir(name string, perm fs.FileMode) error
@@ -328,9 +329,9 @@ func (f *FS) Mkdir(name string) error {
 	err := f.in().Mkdir(name, 0o700)
 	if errors.Is(err, fs.ErrExist) {
 		switch st, serr := f.in().Stat(name); {
-		case errors.Is(serr, fs.ErrNotExist):
-			return fmt.Errorf("%w (%w)", &NotRegularError{name, fs.ModeSymlink}, reason(err))
-		case serr == nil && st.IsDir():
+		case serr != nil:
+			return astray(name, serr, func() (fs.FileInfo, error) { return f.in().Lstat(name) })
+		case st.IsDir():
 			return nil
 		}
 	}
@@ -425,10 +426,10 @@ func (f *FS) Size(name string) (int64, error) {
 	}
 	st, err := f.in().Stat(name)
 	if err != nil {
-		return 0, err
+		return 0, astray(name, err, func() (fs.FileInfo, error) { return f.in().Lstat(name) })
 	}
 	if !st.Mode().IsRegular() {
-		return 0, &NotRegularError{name, st.Mode()}
+		return 0, &NotRegularError{Name: name, Mode: st.Mode()}
 	}
 	return st.Size(), nil
 }
