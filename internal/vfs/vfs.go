@@ -329,6 +329,8 @@ func (f *FS) Mkdir(name string) error {
 	err := f.in().Mkdir(name, 0o700)
 	if errors.Is(err, fs.ErrExist) {
 		switch st, serr := f.in().Stat(name); {
+		case errors.Is(serr, fs.ErrNotExist): // of its target: the name itself is taken
+			return &NotRegularError{name, fs.ModeSymlink, reason(err)}
 		case serr != nil:
 			return astray(name, serr, func() (fs.FileInfo, error) { return f.in().Lstat(name) })
 		case st.IsDir():
