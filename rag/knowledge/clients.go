@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/goccy/go-yaml"
+
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/internal/errtext"
@@ -15,8 +17,9 @@ import (
 )
 
 // ErrorText words an error of a base for clients of a service, and reports whether the text has the
-// whole reason. No text has a path of the machine. Why a model does not answer may name a server,
-// and is for clients that may write. Errors of the machine, such as a full disk, are named only.
+// whole reason. No text has a path of the machine. Servers, in the configuration or in the reason
+// why a model does not answer, are for clients that may write. Errors of the machine, such as a
+// full disk, are named only.
 func (e *Engine) ErrorText(name string, err error, write bool) (text string, whole bool) {
 	is := func(target error) bool { return errors.Is(err, target) }
 	switch {
@@ -25,7 +28,8 @@ func (e *Engine) ErrorText(name string, err error, write bool) (text string, who
 	case is(embed.ErrMismatch):
 		return errtext.Plain(err.Error()), true
 	case is(ErrConfig):
-		return errtext.Plain(strings.ReplaceAll(err.Error(), e.ConfigPath(name), "config.yaml")), true
+		text, whole := configText(err, write)
+		return errtext.Plain(strings.ReplaceAll(text, e.ConfigPath(name), "config.yaml")), whole
 	case is(db.ErrTextIndex), is(rag.ErrConfig), is(db.ErrInvalid), errors.As(err, new(*filter.SyntaxError)):
 		return errtext.Plain(err.Error()), true
 	case is(db.ErrExists):
@@ -47,12 +51,29 @@ func (e *Engine) ErrorText(name string, err error, write bool) (text string, who
 	return fmt.Sprintf("base '%.100s' cannot be used", name), false
 }
 
+// configText words an error of a configuration for clients, and reports whether the text has the
+// whole reason. It has no lines of the file, which errors of YAML quote and which may have a
+// password, and values of private keys only for clients that may write.
+func configText(err error, write bool) (text string, whole bool) {
+	text = err.Error()
+	var syntax yaml.Error
+	if errors.As(err, &syntax) {
+		text = strings.ReplaceAll(text, syntax.Error(), syntax.FormatError(false, false))
+	}
+	var value *valueError
+	if !write && errors.As(err, &value) && value.key.private() {
+		return strings.ReplaceAll(text, value.Error(), value.withoutValue()), false
+	}
+	return text, true
+}
+
 // ForClients returns the part of a configuration that clients of a service may see. Servers and
 // directories are for clients that may write.
 func (c Config) ForClients(write bool) Config {
 	if !write {
-		c.Embedding.ProviderConfig = nil
-		c.ChatURL, c.RerankURL, c.RerankModel, c.ChatKeyEnv, c.RerankKeyEnv = "", "", "", "", ""
+		for _, name := range privateKeys {
+			c.field(name).SetZero()
+		}
 	}
 	return c
 }

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -45,6 +47,67 @@ func TestErrorText(t *testing.T) {
 			if text, all := e.ErrorText("pets", tt.err, write); text != want || all != whole {
 				t.Errorf("%v, may write %v: %q, %v", tt.err, write, text, all)
 			}
+		}
+	}
+}
+
+// A wrong value in a configuration is quoted, but a server only for clients that may write, and the
+// name and the password of a URL for none.
+func TestErrorTextOfConfig(t *testing.T) {
+	e, err := knowledge.New(t.TempDir(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const url = ": want a URL that begins with http:// or https://"
+	for _, tt := range []struct {
+		config         string
+		reader, writer string // behind the kind; an empty writer sees the text of readers
+		whole          bool   // for readers
+	}{
+		{"top_k: -1", "top_k: -1: want an integer from 0 to 1000000", "", true},
+		{"top_k: x", `top_k: "x": want an integer from 0 to 1000000`, "", true},
+		{"strategy: best@1", `strategy: "best@1": want one of auto, dense, text, hybrid, hyde, multi-query, mmr`, "", true},
+		{"chat_url: internal.corp", "chat_url" + url, `chat_url: "internal.corp"` + url, false},
+		{"chat_url: bob:hunter2@internal.corp", "chat_url" + url, `chat_url: "…@internal.corp"` + url, false},
+		{"rerank_url: ftp://bob:hunter2@internal.corp/x", "rerank_url" + url, `rerank_url: "ftp://…@internal.corp/x"` + url, false},
+		{"chat_url: bob:hunter2/?#@internal.corp", "chat_url" + url, `chat_url: "…@internal.corp"` + url, false},
+		{"chat_url: bob:" + strings.Repeat("hunter2", 20) + "@internal.corp", "chat_url" + url, `chat_url: "…@internal.corp"` + url, false},
+		{`chat_url: "bob:hun\nter2@internal.corp"`, "chat_url" + url, `chat_url: "…@internal.corp"` + url, false},
+		{"chat_url: [bob:hunter2@internal.corp]", "chat_url" + url, "", false},
+		{"embedding: {provider_config: 'http://bob:hunter2@internal.corp'}", "embedding.provider_config: want settings of the provider",
+			`embedding.provider_config: "http://…@internal.corp": want settings of the provider`, false},
+	} {
+		if err := os.MkdirAll(filepath.Dir(e.ConfigPath("pets")), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(e.ConfigPath("pets"), []byte(tt.config+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := e.Config("pets")
+		for _, write := range []bool{false, true} {
+			want, all := tt.reader, tt.whole || write
+			if write && tt.writer != "" {
+				want = tt.writer
+			}
+			text, whole := e.ErrorText("pets", err, write)
+			if want = "config.yaml: invalid configuration: " + want; text != want || whole != all {
+				t.Errorf("%s, may write %v: %q, %v", tt.config, write, text, whole)
+			}
+		}
+		if strings.Contains(fmt.Sprint(err), "hunter2") {
+			t.Error(err)
+		}
+	}
+	// Errors of YAML quote the lines around the wrong one.
+	broken := []byte("chat_url: http://bob:hunter2@internal.corp\ntop_k: 1: 2\n")
+	if err := os.WriteFile(e.ConfigPath("pets"), broken, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err = e.Config("pets")
+	for _, write := range []bool{false, true} {
+		text, whole := e.ErrorText("pets", err, write)
+		if !strings.HasPrefix(text, "invalid configuration: config.yaml: [2:") || strings.Contains(text, "internal") || !whole {
+			t.Errorf("may write %v: %q, %v", write, text, whole)
 		}
 	}
 }

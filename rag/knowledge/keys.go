@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,6 +39,13 @@ func (k Key) Remote() bool {
 	}
 	return k.Asker || k.Changes == nextLearn
 }
+
+// privateKeys are the keys that only clients of a service that may write see: their values name
+// servers, directories and secrets.
+var privateKeys = []string{providerConfig, "chat_url", "rerank_url", "rerank_model", "chat_key_env", "rerank_key_env"}
+
+// private reports whether only clients that may write see the value.
+func (k Key) private() bool { return slices.Contains(privateKeys, k.Name) }
 
 // When a change of a key takes effect.
 const (
@@ -111,10 +119,41 @@ func (k Key) check(value any) error {
 		err = k.Schema.Validate(value)
 	}
 	if err != nil {
-		return fmt.Errorf("%w: %s: %s: want %s", ErrConfig, k.Name, shown(value), k.Allowed())
+		return &valueError{k, value}
 	}
 	return nil
 }
+
+// A valueError says that the value of a key is not allowed. It matches ErrConfig.
+type valueError struct {
+	key   Key
+	value any
+}
+
+// Error shows the value. What stands before the host of a server is left out, because it may be a
+// password.
+func (e *valueError) Error() string {
+	value := e.value
+	if e.key.private() {
+		text, ok := value.(string)
+		if !ok { // a list or an object may have servers as well
+			return e.withoutValue()
+		}
+		value = userinfo.ReplaceAllString(text, "${1}…@")
+	}
+	return fmt.Sprintf("%v: %s: %s: want %s", ErrConfig, e.key.Name, shown(value), e.key.Allowed())
+}
+
+// withoutValue is the text for clients that may not see the value.
+func (e *valueError) withoutValue() string {
+	return fmt.Sprintf("%v: %s: want %s", ErrConfig, e.key.Name, e.key.Allowed())
+}
+
+// Is reports whether target is ErrConfig.
+func (e *valueError) Is(target error) bool { return target == ErrConfig }
+
+// userinfo is the name and the password in what somebody took for a URL, behind its scheme.
+var userinfo = regexp.MustCompile(`(?s)^([A-Za-z][A-Za-z0-9+.-]*://)?.*@`)
 
 // shown returns a value for a message.
 func shown(value any) string {
@@ -142,7 +181,7 @@ func (k Key) parse(s string) (any, error) {
 		value, err = strconv.ParseBool(s)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s: %q: want %s", ErrConfig, k.Name, s, k.Allowed())
+		return nil, &valueError{k, s}
 	}
 	return value, nil
 }
@@ -415,7 +454,7 @@ func (c *Config) Set(name string, value any) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("%w: %s: %s: want %s", ErrConfig, name, shown(value), k.Allowed())
+		return &valueError{k, value}
 	}
 	return nil
 }
