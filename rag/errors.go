@@ -19,6 +19,10 @@ var (
 	ErrConfig error = kind("invalid configuration")
 )
 
+// ErrRerank is matched by an ErrQuery whose cause is the reranker: its model fails, or its server
+// does not answer.
+var ErrRerank = errors.New("rerank")
+
 type kind string
 
 func (k kind) Error() string { return "rag: " + string(k) }

@@ -257,7 +257,7 @@ func (p *Pipeline) retrieve(ctx context.Context, question string, vec []float32,
 		before := slices.Clone(found)
 		start = time.Now()
 		if found, err = p.opts.Rerank.Rerank(ctx, question, found); err != nil {
-			return nil, fmt.Errorf("rerank: %w", err)
+			return nil, fmt.Errorf("%w: %w", ErrRerank, err)
 		}
 		answer.RerankTime = time.Since(start)
 		r.trace.rerank(before, found, p.opts.TopK, answer.RerankTime)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math"
 	"slices"
@@ -287,6 +288,24 @@ func TestRerank(t *testing.T) {
 	if r.given != 6 || got.Candidates != 6 || !slices.Equal(chunkIDs(got), plain[:2]) || got.Chunks[0].Vector != nil {
 		t.Errorf("given %d, got %v, want %v", r.given, chunkIDs(got), plain[:2])
 	}
+}
+
+func TestRerankFails(t *testing.T) {
+	e := newCounted(t)
+	p := pipeline(t, knowledge(t, e), e, &PipelineOptions{Rerank: failing{}})
+	_, err := p.Query(t.Context(), "log", nil)
+	for _, want := range []error{ErrRetrieval, ErrQuery, ErrRerank, io.ErrUnexpectedEOF} {
+		if !errors.Is(err, want) {
+			t.Errorf("%v does not match %v", err, want)
+		}
+	}
+}
+
+// failing is a reranker whose server does not answer.
+type failing struct{}
+
+func (failing) Rerank(context.Context, string, []Chunk) ([]Chunk, error) {
+	return nil, io.ErrUnexpectedEOF
 }
 
 func TestCache(t *testing.T) {

@@ -36,9 +36,12 @@ func (e *Engine) ErrorText(name string, err error, write bool) (text string, who
 		return "the base exists already", true
 	case is(db.ErrLocked):
 		return fmt.Sprintf("base '%.100s' is being learnt or configured, or another process keeps it for itself", name), true
-	case errors.As(err, new(*embed.Error)), is(ErrModel):
+	case errors.As(err, new(*embed.Error)), is(ErrModel), is(rag.ErrRerank):
 		if write {
 			return errtext.Plain(err.Error()), true
+		}
+		if is(embed.ErrConfig) || is(embed.ErrProviderNotFound) { // no model was asked
+			return fmt.Sprintf("the configuration of base '%.100s' is invalid", name), false
 		}
 		return fmt.Sprintf("a model of base '%.100s' does not answer", name), false
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/rag"
 	"github.com/vecbolt/vecbolt/rag/embed"
 	"github.com/vecbolt/vecbolt/rag/knowledge"
 )
@@ -35,6 +36,12 @@ func TestErrorText(t *testing.T) {
 		{fmt.Errorf("%s: %w", config, db.ErrExists), "the base exists already", "", true},
 		{fmt.Errorf("%s: %w", config, db.ErrLocked), "base 'pets' is being learnt or configured, or another process keeps it for itself", "", true},
 		{model, "a model of base 'pets' does not answer", "ollama: embedding failed: dial localhost:1", false},
+		{&embed.Error{Kind: embed.ErrConfig, Provider: "model2vec", Err: errors.New("no directory")},
+			"the configuration of base 'pets' is invalid", "model2vec: invalid configuration: no directory", false},
+		{&embed.Error{Kind: embed.ErrProviderNotFound, Provider: "x"},
+			"the configuration of base 'pets' is invalid", "x: provider not found", false},
+		{fmt.Errorf("%w: %w: dial localhost:1", rag.ErrQuery, rag.ErrRerank),
+			"a model of base 'pets' does not answer", "query: rerank: dial localhost:1", false},
 		{fmt.Errorf("%w: localhost:1", knowledge.ErrModel), "a model of base 'pets' does not answer", "the chat model failed: localhost:1", false},
 		{fmt.Errorf("%s: %w", config, db.ErrCorrupt), "base 'pets': corrupt", "", false},
 		{&fs.PathError{Op: "open", Path: config, Err: fs.ErrPermission}, "base 'pets' cannot be used", "", false},

@@ -161,7 +161,7 @@ func (s *service) translate(r *http.Request, err error) error {
 		status = http.StatusBadRequest
 	case is(db.ErrExists), is(db.ErrLocked):
 		status = http.StatusConflict
-	case errors.As(err, new(*embed.Error)), is(knowledge.ErrModel):
+	case errors.As(err, new(*embed.Error)), is(knowledge.ErrModel), is(rag.ErrRerank):
 		status = http.StatusBadGateway
 	default:
 		return err

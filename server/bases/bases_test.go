@@ -340,6 +340,16 @@ func TestBrokenConfig(t *testing.T) {
 	s.expect(reader, 200, "GET", "/bases", "", `"error":"config.yaml cannot be read"`)
 }
 
+// A reranker that fails is a model that does not answer. Clients that may write see why.
+func TestRerankerFails(t *testing.T) {
+	s := start(t).learnt()
+	down := httptest.NewServer(http.NotFoundHandler())
+	defer down.Close()
+	s.configure(map[string]any{"reranker": "tei", "rerank_url": down.URL})
+	s.expect(reader, 502, "POST", "/bases/pets/query", `{"question":"x"}`, `^{"error":"a model of base 'pets' does not answer"}`)
+	s.expect(writer, 502, "POST", "/bases/pets/query", `{"question":"x"}`, `^{"error":"query: rerank: status 404 Not Found: 404 page not found`)
+}
+
 // A client that leaves in the middle of an answer is no failure of the model.
 func TestAskAndLeave(t *testing.T) {
 	s := start(t).learnt()
