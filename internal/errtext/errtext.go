@@ -3,7 +3,10 @@
 // knows no package of the project but by name.
 package errtext
 
-import "strings"
+import (
+	"strings"
+	"unicode"
+)
 
 // packages are the names that begin error texts, or follow the context that a caller added.
 var packages = []string{
@@ -68,4 +71,15 @@ func Plain(text string) string {
 		text = text[end:]
 	}
 	return out.String()
+}
+
+// OneLine returns the beginning of an untrusted text, such as the answer of a server, for an error:
+// on one line, without escapes of terminals, and cut behind the given number of bytes.
+func OneLine(text string, most int) string {
+	unseen := func(c rune) bool { return unicode.IsSpace(c) || !unicode.IsPrint(c) }
+	text = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(text, "?"), unseen), " ")
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") + "…"
+	}
+	return text
 }

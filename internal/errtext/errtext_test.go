@@ -33,6 +33,23 @@ func TestInGo(t *testing.T) {
 	}
 }
 
+func TestOneLine(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                                "",
+		"a  b\n":                          "a b",
+		"overloaded\nline2\x1b[31mred":    "overloaded line2 [31mred",
+		"\u009b31m\u202ea\xff":            "31m a?",
+		strings.Repeat("x", 40):           strings.Repeat("x", 40),
+		strings.Repeat("x", 39) + "éé":    strings.Repeat("x", 39) + "…",
+		"\n" + strings.Repeat("x", 40):    strings.Repeat("x", 40),
+		strings.Repeat("x", 38) + " yyyy": strings.Repeat("x", 38) + " y…",
+	} {
+		if got := OneLine(text, 40); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
 func TestInstead(t *testing.T) {
 	var many []string
 	for i := range 25 {

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/vecbolt/vecbolt/internal/errtext"
 	"github.com/vecbolt/vecbolt/internal/retry"
 )
 
@@ -73,7 +74,7 @@ func (e connectionError) Unwrap() error { return e.error }
 // refused returns the error for a response with a status other than 200.
 func refused(a *Answer) *StatusError {
 	text, _ := io.ReadAll(io.LimitReader(a.Body, maxReply)) // as much of the reason as there is
-	e := &StatusError{Status: a.Status, Text: a.Shown(text), after: retry.After(a.Header, time.Now())}
+	e := &StatusError{Status: a.Shown([]byte(a.Status)), Text: a.Shown(text), after: retry.After(a.Header, time.Now())}
 	switch code := a.StatusCode; code {
 	case http.StatusTooManyRequests:
 		e.temporary = !bytes.Contains(text, []byte("insufficient_quota"))
@@ -118,13 +119,13 @@ func (c Caller) Open(ctx context.Context, url string, body any) (*Answer, error)
 	return a, nil
 }
 
-// Shown returns the beginning of a text of the response, for an error. It has no key, which some
-// servers repeat.
+// Shown returns the beginning of a text of the response, for an error, on one line. It has no
+// key, which some servers repeat.
 func (a *Answer) Shown(text []byte) string {
 	if a.key != "" {
 		text = bytes.ReplaceAll(text, []byte(a.key), []byte("[secret]"))
 	}
-	return fmt.Sprintf("%.*s", maxRefusal, text)
+	return errtext.OneLine(string(text), maxRefusal)
 }
 
 // Decode decodes the response into reply.

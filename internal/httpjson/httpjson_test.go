@@ -43,6 +43,7 @@ func TestPost(t *testing.T) {
 		{http.StatusOK, `{"a":"` + strings.Repeat("x", maxReply) + `"}`, "invalid response: more than"},
 		{http.StatusFound, "", "status 302"},
 		{http.StatusUnauthorized, "wrong key " + key + strings.Repeat("!", 1000), "status 401 Unauthorized: wrong key [secret]!"},
+		{http.StatusServiceUnavailable, "overloaded\nline2\x1b[31mred", "status 503 Service Unavailable: overloaded line2 [31mred"},
 	} {
 		status, answer = tt.status, tt.answer
 		_, err := post()

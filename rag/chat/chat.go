@@ -243,5 +243,5 @@ func notStream(answer *httpjson.Answer, text []byte) error {
 		return errors.New("invalid response: no event stream, but nothing")
 	}
 	kind, _, _ := strings.Cut(answer.Header.Get("Content-Type"), ";")
-	return fmt.Errorf("invalid response: no event stream, but %s: %s", kind, answer.Shown(text))
+	return fmt.Errorf("invalid response: no event stream, but %s: %s", answer.Shown([]byte(kind)), answer.Shown(text))
 }

@@ -97,8 +97,8 @@ func TestStream(t *testing.T) {
 		{"ollama", "{\"message\":{\"content\":\"forty\"},\"done\":true,\"done_reason\":\"stop\"}\n", "forty|", chat.Reply{Text: "forty"}, ""},
 
 		// Answers that are no streams.
-		{"openai", "{\n  \"choices\": [{\"message\": {\"content\": \"secret-key\"}}]\n}\n", "", chat.Reply{}, "no event stream, but text/plain: {\n  \"choices\": [{\"message\": {\"content\": \"[secret]\"}}]\n}"},
-		{"openai", "<!DOCTYPE html>\n<title>Sign in</title>", "", chat.Reply{}, "no event stream, but text/html: <!DOCTYPE html>\n<title>Sign in"},
+		{"openai", "{\n  \"choices\": [{\"message\": {\"content\": \"secret-key\"}}]\n}\n", "", chat.Reply{}, "no event stream, but text/plain: { \"choices\": [{\"message\": {\"content\": \"[secret]\"}}] }"},
+		{"openai", "<!DOCTYPE html>\n<title>Sign in</title>", "", chat.Reply{}, "no event stream, but text/html: <!DOCTYPE html> <title>Sign in"},
 		{"openai", "", "", chat.Reply{}, "no event stream, but nothing"},
 		{"ollama", "<!DOCTYPE html>\n<title>Sign in</title>", "", chat.Reply{}, "<!DOCTYPE html>"},
 		{"openai", strings.Repeat(": wait\n\n", 2<<20), "", chat.Reply{}, "more than 8388608 bytes"},

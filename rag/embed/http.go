@@ -15,8 +15,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
-	"unicode"
 
+	"github.com/vecbolt/vecbolt/internal/errtext"
 	"github.com/vecbolt/vecbolt/internal/retry"
 )
 
@@ -69,6 +69,9 @@ func (r *remote) replyLimit(n int) int64 {
 
 // maxRefusal is the maximum number of bytes read from an error response.
 const maxRefusal = 64 << 10
+
+// maxMessage is the maximum number of bytes that an error shows of it.
+const maxMessage = 300
 
 // post sends a JSON body and decodes the answer, of at most limit bytes, into reply. header sets
 // the headers of the request; key is empty without a secret.
@@ -185,7 +188,7 @@ func explain(body []byte) (message, code string, pause time.Duration) {
 		Detail json.RawMessage `json:"detail"`
 	}
 	if json.Unmarshal(body, &reply) != nil {
-		return printable(string(body)), "", 0
+		return errtext.OneLine(string(body), maxMessage), "", 0
 	}
 	d := reply.detail
 	for _, raw := range []json.RawMessage{reply.Error, reply.Detail} {
@@ -212,17 +215,7 @@ func explain(body []byte) (message, code string, pause time.Duration) {
 			pause = max(pause, t)
 		}
 	}
-	return printable(d.Message), printable(code), pause
-}
-
-// printable shortens untrusted text and puts it on one line.
-func printable(s string) string {
-	s = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(s, "?"), func(c rune) bool { return unicode.IsSpace(c) || !unicode.IsPrint(c) }), " ")
-	const most = 300
-	if len(s) > most {
-		s = strings.ToValidUTF8(s[:most], "") + "…"
-	}
-	return s
+	return errtext.OneLine(d.Message, maxMessage), errtext.OneLine(code, maxMessage), pause
 }
 
 // parseBase parses the URL of a server.
