@@ -55,15 +55,19 @@ func (e *StatusError) Error() string { return fmt.Sprintf("status %s: %s", e.Sta
 
 // Temporary reports whether a request may succeed when it is sent again, and the pause that the
 // server asks for: it limits the rate, or failed internally, or the connection broke before the
-// response. It is false if the quota is used up, and if the server did not answer in time.
+// response. It is false if the quota is used up, if the server did not answer in time, and if the
+// connection fails for good (retry.Final).
 func Temporary(err error) (after time.Duration, ok bool) {
 	var refused *StatusError
 	if errors.As(err, &refused) {
 		return refused.after, refused.temporary
 	}
 	var broken connectionError
+	if !errors.As(err, &broken) || retry.Final(err) || errors.Is(err, context.Canceled) {
+		return 0, false
+	}
 	var late interface{ Timeout() bool }
-	return 0, errors.As(err, &broken) && !(errors.As(err, &late) && late.Timeout()) && !errors.Is(err, context.Canceled)
+	return 0, !errors.As(err, &late) || !late.Timeout()
 }
 
 // A connectionError is the failure of a request that got no response.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -90,6 +92,27 @@ func TestTemporary(t *testing.T) {
 		if after, ok := Temporary(err); err == nil || ok != tt.want || after != tt.after {
 			t.Errorf("%d %.20q: %v, %v, %v", tt.status, tt.answer, err, after, ok)
 		}
+	}
+	secure := httptest.NewUnstartedServer(http.NotFoundHandler())
+	secure.Config.ErrorLog = log.New(io.Discard, "", 0) // it would log the failed handshake
+	secure.StartTLS()
+	defer secure.Close()
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close()
+	for url, want := range map[string]bool{
+		secure.URL: false, // an unknown authority
+		strings.Replace(server.URL, "http:", "https:", 1): false,
+		gone.URL: true, // it may be starting again
+	} {
+		status = http.StatusOK
+		err := Caller{}.Post(t.Context(), url, nil, new(int))
+		if _, ok := Temporary(err); err == nil || ok != want {
+			t.Errorf("%v: %v", err, ok)
+		}
+	}
+	unknown := connectionError{&net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", IsNotFound: true}}}
+	if _, ok := Temporary(unknown); ok {
+		t.Error(unknown)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -4,9 +4,12 @@ package retry
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
+	"errors"
 	"log/slog"
 	"math"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -70,6 +73,16 @@ func (p Policy) Do(ctx context.Context, what string, send func() error,
 			return err
 		}
 	}
+}
+
+// Final reports whether the error of a connection stays, however often it is tried: the name of the
+// server does not exist, its certificate is not trusted, or it does not speak HTTPS. A server that
+// refuses a connection may be about to start.
+func Final(err error) bool {
+	var name *net.DNSError
+	var certificate *tls.CertificateVerificationError
+	return errors.As(err, &name) && name.IsNotFound || errors.As(err, &certificate) ||
+		errors.Is(err, http.ErrSchemeMismatch)
 }
 
 // Sleep waits, or returns the error of the context if that ends first.

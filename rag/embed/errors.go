@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/vecbolt/vecbolt/internal/retry"
 )
 
 // Kinds of errors.
@@ -91,7 +93,8 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // temporary reports whether err may go away when the same texts are sent again, and the pause that
 // the provider asks for: it limits the rate, took too long or failed internally, or the connection
-// broke. It is false if the quota is used up or the caller's context ended.
+// broke. It is false if the quota is used up, the caller's context ended, or the connection fails
+// for good.
 func temporary(err error) (after time.Duration, ok bool) {
 	var e *Error
 	if !errors.As(err, &e) || errors.Is(err, context.Canceled) {
@@ -105,7 +108,7 @@ func temporary(err error) (after time.Duration, ok bool) {
 	case ErrProvider:
 		ok = e.Status >= 500 && e.Status != 501
 	default:
-		ok = errors.Is(err, errConnection)
+		ok = errors.Is(err, errConnection) && !retry.Final(err)
 	}
 	return e.RetryAfter, ok
 }

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"log/slog"
 	"math"
 	"net/http"
@@ -354,6 +355,14 @@ func TestConnectionsThatBreak(t *testing.T) {
 	srv.Close()
 	if _, err := e.Embed(t.Context(), "a"); !errors.Is(err, embed.ErrOther) || !embed.Temporary(err) || strings.Contains(err.Error(), "http://") {
 		t.Error("refused:", err)
+	}
+	secure := httptest.NewUnstartedServer(http.NotFoundHandler())
+	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
+	secure.StartTLS()
+	defer secure.Close()
+	e = openAI(t, "m", 2, embed.OpenAIOptions{Base: secure.URL})
+	if _, err := e.Embed(t.Context(), "a"); !errors.Is(err, embed.ErrOther) || embed.Temporary(err) {
+		t.Error("unknown authority:", err)
 	}
 }
 
