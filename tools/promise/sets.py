@@ -125,7 +125,7 @@ def bits(folder):
 
 
 def counts(folder):
-    words = (100 ** RANDOM.random((30_000 + QUERIES, 12))).astype(int) - 1
+    words = (101 ** RANDOM.random((30_000 + QUERIES, 12))).astype(int).clip(max=100) - 1  # rounding may reach 101
     rows = numpy.zeros((len(words), 100))
     numpy.add.at(rows, (numpy.arange(len(words))[:, None], words), 3 / numpy.sqrt(words + 1))
     write(folder / "counts", "base", rows[QUERIES:])
