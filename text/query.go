@@ -98,7 +98,7 @@ func (a *Analyzer) Parse(query string) Query {
 // parse is Parse; more reports that clauses were left out.
 func (a *Analyzer) parse(query string) (q Query, more bool) {
 	s := a.Scanner()
-	rest := strings.TrimLeftFunc(respell(query).text, unicode.IsSpace)
+	rest := strings.TrimLeftFunc(respellQuery(query), unicode.IsSpace)
 	for ; rest != "" && len(q.Clauses) < MaxClauses; rest = strings.TrimLeftFunc(rest, unicode.IsSpace) {
 		var c Clause
 		switch rest[0] {
@@ -139,8 +139,8 @@ func (a *Analyzer) parse(query string) (q Query, more bool) {
 // words: quotes of any kind, a + or - in front of a word, a * after it. The result is empty if
 // nothing is left.
 func Plain(question string) string {
-	words := strings.FieldsFunc(respell(question).text, func(r rune) bool {
-		return unicode.IsSpace(r) || isQuote(r) || r == '*'
+	words := strings.FieldsFunc(respellQuery(question), func(r rune) bool {
+		return unicode.IsSpace(r) || isNoWidth(r) || isQuote(r) || r == '*'
 	})
 	for i, w := range words {
 		words[i] = strings.TrimLeft(w, "+-")
@@ -199,6 +199,22 @@ func cut(word string, n int) (front, rest string) {
 		n--
 	}
 	return word, ""
+}
+
+// respellQuery returns the common spelling of a query. Spaces of no width divide its words, and are
+// not seen elsewhere: they are removed where clauses begin and end, and next to signs.
+func respellQuery(query string) string {
+	r := respell(query)
+	syntax := func(c rune) bool {
+		return c == utf8.RuneError || c == '+' || c == '-' || c == '*' || unicode.IsSpace(c) || isQuote(c)
+	}
+	r.rewrite(isNoWidth, func(last rune, run string, next rune) string {
+		if syntax(last) || syntax(next) {
+			return ""
+		}
+		return run
+	})
+	return r.text
 }
 
 // isQuote reports whether r begins or ends a phrase: any quotation mark that is not also an

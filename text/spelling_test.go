@@ -49,16 +49,40 @@ func TestSpellings(t *testing.T) {
 	}
 }
 
-// Syntax is found behind and between characters that nobody sees.
+// Syntax is found behind and between characters that nobody sees. The space of no width divides
+// words only.
 func TestInvisibleSyntax(t *testing.T) {
 	a := analyzer(t, "none")
-	for _, query := range []string{`+one -two "three four" fiv*`, "\ufeff+one \u200e-two \"three\u00ad four\u200f\" \u2066fiv*\u2069"} {
-		if got, want := showQuery(a.Parse(query)), showQuery(a.Parse(`+one -two "three four" fiv*`)); got != want {
-			t.Errorf("%+q: %s, want %s", query, got, want)
+	letter := func(c byte) bool { return c >= 'a' && c <= 'z' }
+	for _, query := range []string{
+		`+one -two "three four" fiv*`, `-two one`, `+"one two" -“three” -fou*`, `"one"-two+three`, `one-two "three-four" *-five`,
+	} {
+		want, plain := showQuery(a.Parse(query)), Plain(query)
+		for _, hidden := range []string{"\u200b", "\u200b\u200b", "\u2066\u200b\u2069", "\u200e", "\u00ad", "\ufeff"} {
+			for at := range query + "." {
+				if at > 0 && at < len(query) && letter(query[at-1]) && letter(query[at]) && strings.Contains(hidden, "\u200b") {
+					continue
+				}
+				with := query[:at] + hidden + query[at:]
+				if got := showQuery(a.Parse(with)); got != want {
+					t.Errorf("%+q: %s, want %s", with, got, want)
+				}
+				if got := Plain(with); got != plain {
+					t.Errorf("%+q: %+q is left of a question, want %+q", with, got, plain)
+				}
+			}
 		}
 	}
-	if got := Plain("\u200e+one \u200etwo\u200e*"); got != "one two" {
-		t.Errorf("%+q is left of a question", got)
+	for _, c := range []struct{ query, parsed, plain string }{
+		{"one\u200btwo", "(0:one 1:two)", "one two"},
+		{"-one\u200btwo three", "-(0:one 1:two) (0:three)", "one two three"},
+	} {
+		if got := showQuery(a.Parse(c.query)); got != c.parsed {
+			t.Errorf("%+q: %s, want %s", c.query, got, c.parsed)
+		}
+		if got := Plain(c.query); got != c.plain {
+			t.Errorf("%+q: %+q is left of a question, want %+q", c.query, got, c.plain)
+		}
 	}
 }
 
