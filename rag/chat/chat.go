@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -95,7 +96,7 @@ func (c *Client) Chat(ctx context.Context, messages []Message, part func(text st
 
 // An event is a response, or a part of one.
 type event struct {
-	Message Message // Ollama
+	Message said // Ollama
 	Done    bool
 	Reason  string `json:"done_reason"`
 	Prompt  int    `json:"prompt_eval_count"`
@@ -113,12 +114,42 @@ type event struct {
 	Error json.RawMessage
 }
 
-// failure returns the error that a server sends in place of an answer, or nil.
-func (e *event) failure(answer *httpjson.Answer) error {
-	if len(e.Error) == 0 || string(e.Error) == "null" {
+// said is a message of the model, or the text by which a server says what went wrong.
+type said struct {
+	Message
+	text json.RawMessage
+}
+
+// UnmarshalJSON decodes both.
+func (s *said) UnmarshalJSON(b []byte) error {
+	if b[0] == '"' {
+		s.text = bytes.Clone(b)
 		return nil
 	}
-	return fmt.Errorf("the server gave up: %s", answer.Shown(e.Error))
+	return json.Unmarshal(b, &s.Message)
+}
+
+// failure returns the error that a server sends in place of an answer, or nil. Some servers send an
+// empty error, or a text about success, beside each answer.
+func (e *event) failure(answer *httpjson.Answer) error {
+	text := e.Error
+	if blank(text) && len(e.Choices) == 0 {
+		text = e.Message.text
+	}
+	if blank(text) {
+		return nil
+	}
+	return fmt.Errorf("the server gave up: %s", answer.Shown(text))
+}
+
+// blank reports whether a value says nothing.
+func blank(value json.RawMessage) bool {
+	var v any
+	if len(value) == 0 || json.Unmarshal(value, &v) != nil {
+		return true
+	}
+	object, ok := v.(map[string]any)
+	return v == nil || v == "" || v == false || ok && len(object) == 0
 }
 
 // add appends an event to the reply and returns its text.
@@ -167,6 +198,8 @@ const (
 	maxAnswer = 8 << 20
 )
 
+var errEarly = errors.New("invalid response: the answer ends early")
+
 func (c *Client) stream(ctx context.Context, url string, body map[string]any,
 	part func(string) error) (reply Reply, err error) {
 	if c.API != Ollama {
@@ -180,10 +213,11 @@ func (c *Client) stream(ctx context.Context, url string, body map[string]any,
 	in := bufio.NewScanner(http.MaxBytesReader(nil, resp.Body, maxAnswer))
 	in.Buffer(nil, maxEvent)
 	var other []byte // the first lines without data
-	begun, complete := false, false
+	streamed, begun, complete := false, false, false
 	for in.Scan() {
 		data, ok := c.data(in.Bytes())
 		if !ok {
+			streamed = streamed || ofStream(in.Bytes())
 			if len(other) < maxEvent {
 				other = append(append(other, in.Bytes()...), '\n')
 			}
@@ -217,10 +251,10 @@ func (c *Client) stream(ctx context.Context, url string, body map[string]any,
 		return reply, fmt.Errorf("invalid response: an event of more than %d bytes", maxEvent)
 	case err != nil:
 		return reply, err
-	case !begun:
+	case !begun && !streamed:
 		return reply, notStream(resp, bytes.TrimSpace(other))
 	case !complete:
-		return reply, errors.New("invalid response: the answer ends early")
+		return reply, errEarly
 	}
 	return reply, nil
 }
@@ -237,11 +271,23 @@ func (c *Client) data(line []byte) (data []byte, ok bool) {
 	return data, len(data) > 0
 }
 
-// notStream is the error for an answer without a single event, such as the page of a proxy.
+// ofStream reports whether a line without data is a comment or a field of an event stream.
+func ofStream(line []byte) bool {
+	name, _, ok := bytes.Cut(line, []byte(":"))
+	return ok && slices.Contains([]string{"", "event", "data", "id", "retry"}, string(name))
+}
+
+// notStream is the error for an answer without a line of an event stream, such as the page of a
+// proxy.
 func notStream(answer *httpjson.Answer, text []byte) error {
-	if len(text) == 0 {
+	kind, _, _ := strings.Cut(answer.Header.Get("Content-Type"), ";")
+	switch stream := kind == "text/event-stream"; {
+	case stream && len(text) == 0:
+		return errEarly
+	case stream:
+		return fmt.Errorf("invalid response: an event stream without events: %s", answer.Shown(text))
+	case len(text) == 0:
 		return errors.New("invalid response: no event stream, but nothing")
 	}
-	kind, _, _ := strings.Cut(answer.Header.Get("Content-Type"), ";")
 	return fmt.Errorf("invalid response: no event stream, but %s: %s", answer.Shown([]byte(kind)), answer.Shown(text))
 }

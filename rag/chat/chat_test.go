@@ -42,13 +42,27 @@ func TestAnswer(t *testing.T) {
 	if got, err := openai.Answer(t.Context(), "what?", "", nil); err != nil || got != (chat.Reply{Text: "forty", Cut: "length"}) {
 		t.Error(got, err)
 	}
-	for _, wrong := range []string{"", "{}", `{"choices":[]}`, `{"choices":[{"message":{}}]}`} {
+	for _, none := range []string{`""`, `{}`, `{ }`, `false`, `null`} { // as the error beside an answer
+		answer = `{"error":` + none + `,"message":"done","choices":[{"message":{"content":"six"}}]}`
+		if got, err := openai.Answer(t.Context(), "what?", "", nil); err != nil || got.Text != "six" {
+			t.Error(none, got, err)
+		}
+		answer = `{"error":` + none + `,"message":{"content":"six"}}`
+		if got, err := ollama.Answer(t.Context(), "what?", "", nil); err != nil || got.Text != "six" {
+			t.Error(none, got, err)
+		}
+	}
+	for _, wrong := range []string{"", "{}", `{"choices":[]}`, `{"choices":[{"message":{}}]}`, `{"error":""}`, `{"message":""}`} {
 		answer = wrong
 		if _, err := openai.Answer(t.Context(), "what?", "", nil); err == nil || !strings.Contains(err.Error(), "invalid response") {
 			t.Errorf("%s: %v", wrong, err)
 		}
 	}
 	answer = `{"error":"no memory for key"}`
+	if _, err := openai.Answer(t.Context(), "what?", "", nil); err == nil || err.Error() != `chat: the server gave up: "no memory for [secret]"` {
+		t.Error(err)
+	}
+	answer = `{"object":"error","message":"no memory for key"}`
 	if _, err := openai.Answer(t.Context(), "what?", "", nil); err == nil || err.Error() != `chat: the server gave up: "no memory for [secret]"` {
 		t.Error(err)
 	}
@@ -84,6 +98,9 @@ func TestStream(t *testing.T) {
 		{"openai", "data: {\"choices\":[{\"delta\":{\"content\":\"forty\"}}]}\n\n", "forty|", chat.Reply{}, "the answer ends early"},
 		{"ollama", "{\"message\":{\"content\":\"forty\"}}\n{\"error\":\"out of memory\"}\n", "forty|", chat.Reply{}, "the server gave up: \"out of memory\""},
 		{"openai", "data: {\"error\":{\"message\":\"overloaded, key Bearer secret-key\"}}\n\n", "", chat.Reply{}, "the server gave up: {\"message\":\"overloaded, key Bearer [secret]\"}"},
+		{"openai", "event: error\ndata: {\"message\":\"overloaded, key secret-key\"}\n\n", "", chat.Reply{}, "the server gave up: \"overloaded, key [secret]\""},
+		{"openai", "data: {\"error\":{},\"choices\":[{\"delta\":{\"content\":\"forty\"},\"finish_reason\":\"stop\"}]}\n\n", "forty|", chat.Reply{Text: "forty"}, ""},
+		{"ollama", "{\"message\":{\"content\":\"forty\"},\"done\":true,\"error\":\"\"}\n", "forty|", chat.Reply{Text: "forty"}, ""},
 		{"openai", "data: nonsense\n\n", "", chat.Reply{}, "invalid response"},
 		{"openai", "data: [DONE]\n\n", "", chat.Reply{}, "no content"},
 		{"ollama", "{\"message\":{\"content\":\"stop\"}}\n{\"message\":{\"content\":\"more\"}}\n", "stop|", chat.Reply{}, "enough"},
@@ -120,5 +137,35 @@ func TestStream(t *testing.T) {
 	status, answer = http.StatusUnauthorized, "secret-key is wrong"
 	if _, err := clients["openai"].Answer(t.Context(), "what?", "", func(string) error { return nil }); err == nil || !strings.Contains(err.Error(), "401") || strings.Contains(err.Error(), "secret-key") {
 		t.Error(err)
+	}
+}
+
+// TestStreamWithoutEvents: what is no event stream is shown; a stream without events ends early.
+func TestStreamWithoutEvents(t *testing.T) {
+	kind, answer := "", ""
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", kind)
+		_, _ = io.WriteString(w, answer)
+	}))
+	defer server.Close()
+	client := &chat.Client{Base: server.URL, Model: "m"}
+	const stream, early = "text/event-stream; charset=utf-8", "the answer ends early"
+	for _, tt := range []struct{ kind, answer, err string }{
+		{stream, ": keepalive\n\n: keepalive\n\n", early},
+		{stream, "event: ping\ndata:\n\n", early},
+		{stream, "retry: 1000\nid: 1\n\n", early},
+		{stream, "", early},
+		{"text/plain", ": keepalive\n\n", early},
+		{"text/plain", "event: ping\n", early},
+		{stream, "{\"detail\": \"overloaded\"}\n", "an event stream without events: {\"detail\": \"overloaded\"}"},
+		{"application/json", "{\"detail\": \"overloaded\"}\n", "no event stream, but application/json: {\"detail\": \"overloaded\"}"},
+		{"text/html", "<title>note: sign in</title>", "no event stream, but text/html: <title>note: sign in</title>"},
+		{"text/html", "", "no event stream, but nothing"},
+	} {
+		kind, answer = tt.kind, tt.answer
+		_, err := client.Answer(t.Context(), "what?", "", func(string) error { return nil })
+		if err == nil || err.Error() != "chat: invalid response: "+tt.err {
+			t.Errorf("%s, %q: %v, want %s", tt.kind, tt.answer, err, tt.err)
+		}
 	}
 }
