@@ -2,11 +2,13 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"strconv"
@@ -434,8 +436,8 @@ type ragChatCmd struct {
 }
 
 func (c *ragChatCmd) Help() string {
-	return "Reads one question per line. A question may refer to earlier ones: the base is searched for the topic of the conversation, " +
-		"which the chat model restates, or to which the words of each question are added. An empty line begins a new conversation. " +
+	return "Reads one question per line, of 64 KiB at most. A question may refer to earlier ones: the base is searched for " +
+		"the topic of the conversation, which the chat model restates, or to which the words of each question are added. An empty line begins a new conversation. " +
 		"A question that fails does not end it; with --json, its line has the field error."
 }
 
@@ -449,15 +451,23 @@ func (c *ragChatCmd) Run(ctx context.Context, t *tool, r *ragCmd) error {
 	if _, err := e.Config(c.Base); err != nil {
 		return err
 	}
-	lines, failed := bufio.NewScanner(t.in), false
+	in, failed := bufio.NewReader(t.in), false
 	o.Conversation = "chat"
-	for lines.Scan() {
-		question := strings.TrimSpace(lines.Text())
-		if question == "" {
+	for {
+		question, err := readQuestion(in)
+		switch {
+		case errors.Is(err, io.EOF) && failed:
+			return errReported
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil && !errors.Is(err, errLongQuestion):
+			return err
+		case err == nil && question == "":
 			_ = e.Forget(c.Base, o.Conversation) // it fails if nothing was asked yet
 			continue
+		case err == nil:
+			err = t.ask(ctx, e, c.Base, question, o)
 		}
-		err := t.ask(ctx, e, c.Base, question, o)
 		if err != nil && (ctx.Err() != nil || endsChat(err)) {
 			return err
 		}
@@ -469,10 +479,33 @@ func (c *ragChatCmd) Run(ctx context.Context, t *tool, r *ragCmd) error {
 			return err
 		}
 	}
-	if err := lines.Err(); err != nil || !failed {
-		return err
+}
+
+// maxQuestion is the length of the longest line that is read as a question, in bytes.
+const maxQuestion = 64 << 10
+
+var errLongQuestion = fmt.Errorf("a question of more than %d bytes", maxQuestion)
+
+// readQuestion reads a line, without the space around it. The last one needs no newline. A line
+// that is too long is skipped.
+func readQuestion(r *bufio.Reader) (string, error) {
+	var line []byte
+	long := false
+	for {
+		part, err := r.ReadSlice('\n')
+		if long = long || len(line)+len(bytes.TrimRight(part, "\r\n")) > maxQuestion; !long {
+			line = append(line, part...)
+		}
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+		case err != nil && (len(line) == 0 && !long || !errors.Is(err, io.EOF)):
+			return "", err
+		case long:
+			return "", errLongQuestion
+		default:
+			return string(bytes.TrimSpace(line)), nil
+		}
 	}
-	return errReported
 }
 
 // endsChat reports whether the next question of a conversation would fail for the same reason.
