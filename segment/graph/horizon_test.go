@@ -94,6 +94,14 @@ func TestDepths(t *testing.T) {
 	d, _ := make1("normal", 8, 2000, 0)
 	g := d.graph(t, fileformat.Cosine, Options{quiet: true})
 	_, trials, _ := trialsOf(t, g, d)
+	if slices.ContainsFunc(trials, func(t trial) bool { return t.kind == single }) {
+		t.Error("trials along an axis for rows without zeros")
+	}
+	for i := range d.rows() {
+		d.row(i)[i%8], d.row(i)[(i+3)%8] = 0, 0 // a quarter
+	}
+	g = d.graph(t, fileformat.Cosine, Options{quiet: true})
+	_, trials, _ = trialsOf(t, g, d)
 	var atLeast [kinds][len(calibrated)]int
 	for _, trial := range trials {
 		for c, k := range calibrated {
