@@ -61,16 +61,6 @@ func TestPost(t *testing.T) {
 }
 
 func TestTemporary(t *testing.T) {
-	status, answer, pause := 0, "", ""
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if status == 0 {
-			panic(http.ErrAbortHandler)
-		}
-		w.Header().Set("Retry-After", pause)
-		w.WriteHeader(status)
-		_, _ = io.WriteString(w, answer)
-	}))
-	defer server.Close()
 	for _, tt := range []struct {
 		status        int
 		answer, pause string
@@ -87,12 +77,22 @@ func TestTemporary(t *testing.T) {
 		{200, "no JSON", "", false, 0},
 		{0, "", "", true, 0}, // the connection breaks
 	} {
-		status, answer, pause = tt.status, tt.answer, tt.pause
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if tt.status == 0 {
+				panic(http.ErrAbortHandler)
+			}
+			w.Header().Set("Retry-After", tt.pause)
+			w.WriteHeader(tt.status)
+			_, _ = io.WriteString(w, tt.answer)
+		}))
 		err := Caller{}.Post(t.Context(), server.URL, nil, new(int))
+		server.Close()
 		if after, ok := Temporary(err); err == nil || ok != tt.want || after != tt.after {
 			t.Errorf("%d %.20q: %v, %v, %v", tt.status, tt.answer, err, after, ok)
 		}
 	}
+	server := httptest.NewServer(http.NotFoundHandler())
+	defer server.Close()
 	secure := httptest.NewUnstartedServer(http.NotFoundHandler())
 	secure.Config.ErrorLog = log.New(io.Discard, "", 0) // it would log the failed handshake
 	secure.StartTLS()
@@ -104,7 +104,6 @@ func TestTemporary(t *testing.T) {
 		strings.Replace(server.URL, "http:", "https:", 1): false,
 		gone.URL: true, // it may be starting again
 	} {
-		status = http.StatusOK
 		err := Caller{}.Post(t.Context(), url, nil, new(int))
 		if _, ok := Temporary(err); err == nil || ok != want {
 			t.Errorf("%v: %v", err, ok)
