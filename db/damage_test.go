@@ -872,8 +872,8 @@ func TestOpenErrors(t *testing.T) {
 	})
 }
 
-// TestOtherKindsOfFiles puts directories and links to nothing in the place of files and directories
-// of a database. Errors name the file and what it is, Check reports it, and Repair saves the rest.
+// TestOtherKindsOfFiles puts directories and dangling links in the place of files and directories
+// of a database. Open names the path and the kind, Check reports it, and Repair saves other data.
 func TestOtherKindsOfFiles(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("skipped: links need a privilege on this system")

@@ -396,17 +396,22 @@ func TestBackupIsWhole(t *testing.T) {
 	}
 }
 
+// flushPages writes a document b with a text, and others that take several pages, to collection c.
+func flushPages(t *testing.T, vdb *DB, text string) {
+	docs := []Document{{ID: "b", Text: text}}
+	for i := range 50 {
+		docs = append(docs, Document{ID: fmt.Sprint(i), Text: strings.Repeat("long ", 200)})
+	}
+	upsert(t, collection(t, vdb, "c", Schema{}), docs...)
+	flush(t, vdb)
+}
+
 // TestCopiesOfASuccessor damages a document before another process takes over the lead, which does
 // not verify pages that were in use until then. Its copies name the document all the same.
 func TestCopiesOfASuccessor(t *testing.T) {
 	dir, text := t.TempDir(), "<the text of b>"
 	first := open(t, dir, &Options{Compaction: Manual})
-	docs := []Document{{ID: "b", Text: text}}
-	for i := range 50 { // several pages
-		docs = append(docs, Document{ID: fmt.Sprint(i), Text: strings.Repeat("long ", 200)})
-	}
-	upsert(t, collection(t, first, "c", Schema{}), docs...)
-	flush(t, first)
+	flushPages(t, first, text)
 	second := open(t, dir, &Options{Compaction: Manual})
 	defer second.Close()
 	content, err := os.ReadFile(filepath.Join(dir, engine.MetaName))
@@ -460,12 +465,7 @@ func TestCopiesOfDamage(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			dir, text := t.TempDir(), "<the text of b>"
 			vdb := open(t, dir, &Options{Compaction: Manual})
-			docs := []Document{{ID: "b", Text: text}}
-			for i := range 50 { // several pages
-				docs = append(docs, Document{ID: fmt.Sprint(i), Text: strings.Repeat("long ", 200)})
-			}
-			upsert(t, collection(t, vdb, "c", Schema{}), docs...)
-			flush(t, vdb)
+			flushPages(t, vdb, text)
 			if test.closed {
 				if err := vdb.Close(); err != nil {
 					t.Fatal(err)

@@ -178,9 +178,9 @@ func discard(fsys *vfs.FS, name string) error {
 }
 
 // CopyTo writes a synced copy of the last Update to a new file in another directory, and verifies
-// it: its pages and each record, because a copy with page checksums of its own would hide what was
-// damaged before. View and Update continue. The caller makes the name durable, and renames the file
-// if a partial file must not be visible.
+// its pages and each record. The copy gets new page checksums, so later checks would miss a record
+// that was damaged before. View and Update continue. The caller makes the name durable, and renames
+// the file if a partial file must not be visible.
 func (s *Store) CopyTo(to *vfs.FS, name string) error { return s.copyTo(to, name, true) }
 
 // copyTo is CopyTo. Only with records, it verifies each of these.

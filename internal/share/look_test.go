@@ -110,9 +110,8 @@ func recovers(t *testing.T, dir string) (goOn func()) {
 	}
 }
 
-// TestReadersWaitForLeaders: a process that only reads does not answer from what it had before
-// while another one begins to lead, which may have no socket yet, or read the files. All its calls
-// wait.
+// TestReadersWaitForLeaders: while another process begins to lead, a reader has an old state. Its
+// calls wait for that process, which may have no socket yet, or still recover the database.
 func TestReadersWaitForLeaders(t *testing.T) {
 	defer share.SetLookTime(share.SetLookTime(time.Millisecond))
 	for _, tt := range []struct {

@@ -140,7 +140,8 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// TestStreamWithoutEvents: what is no event stream is shown; a stream without events ends early.
+// TestStreamWithoutEvents: the error for a body that is no event stream quotes it. An event stream
+// that has comments only is an answer that ends early.
 func TestStreamWithoutEvents(t *testing.T) {
 	kind, answer := "", ""
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

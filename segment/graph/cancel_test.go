@@ -8,20 +8,8 @@ import (
 
 	"github.com/vecbolt/vecbolt/internal/bitset"
 	"github.com/vecbolt/vecbolt/internal/fileformat"
+	"github.com/vecbolt/vecbolt/internal/formattest"
 )
-
-// countdown is a context that ends when it was looked at so often.
-type countdown struct {
-	context.Context
-	looks int
-}
-
-func (c *countdown) Err() error {
-	if c.looks--; c.looks < 0 {
-		return context.Canceled
-	}
-	return nil
-}
 
 // A search looks at its context in proportion to its work, and ends with the error of the context
 // at whichever look, in each walk and in each stage.
@@ -37,11 +25,11 @@ func TestCancelled(t *testing.T) {
 			for _, allowed := range []bitset.Set{nil, half} {
 				var buf Buffer
 				search := func(looks int) (Stats, int, error) {
-					ctx := &countdown{t.Context(), looks}
+					ctx := &formattest.Countdown{Context: t.Context(), Looks: looks}
 					q := g.Query(queries[0])
 					q.Heed(ctx)
 					_, stats, err := q.Find(10, s, allowed, &buf)
-					return stats, looks - ctx.looks, err
+					return stats, looks - ctx.Looks, err
 				}
 				const enough = 1 << 40
 				stats, looks, err := search(enough)
@@ -50,7 +38,7 @@ func TestCancelled(t *testing.T) {
 				}
 				for n := range looks {
 					if stats, _, err := search(n); !errors.Is(err, context.Canceled) || stats.Expanded > n*heedEvery {
-						t.Errorf("%+v, %+v: ended after %d of %d looks: %+v, %v", w, s, n, looks, stats, err)
+						t.Errorf("%+v, %+v: ended after %d of %d Looks: %+v, %v", w, s, n, looks, stats, err)
 					}
 				}
 			}

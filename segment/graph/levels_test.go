@@ -160,7 +160,7 @@ func holdLevels(t *testing.T, d *data, m fileformat.Metric) {
 	}
 }
 
-// answers searches for trials with a level, and returns what is found, by kind.
+// answers searches for every trial with the setting of a level, and returns the recall by kind.
 func (b *builder) answers(t *testing.T, trials []trial, column int, l *level, d *data,
 	w *workerScratch) (sums [kinds]moments) {
 	k := calibrated[column]

@@ -7,22 +7,10 @@ import (
 	"testing"
 
 	"github.com/vecbolt/vecbolt/internal/bitset"
+	"github.com/vecbolt/vecbolt/internal/formattest"
 	"github.com/vecbolt/vecbolt/internal/topk"
 	"github.com/vecbolt/vecbolt/text"
 )
-
-// countdown is a context that ends when it was looked at so often.
-type countdown struct {
-	context.Context
-	looks int
-}
-
-func (c *countdown) Err() error {
-	if c.looks--; c.looks < 0 {
-		return context.Canceled
-	}
-	return nil
-}
 
 // Every method of a Search ends with its context, wherever it is, and says so with the error of the
 // context alone.
@@ -60,16 +48,16 @@ func TestCancelled(t *testing.T) {
 			return err
 		}
 		looks := 1 << 20
-		whole := &countdown{t.Context(), looks}
+		whole := &formattest.Countdown{Context: t.Context(), Looks: looks}
 		if err := run(whole); err != nil {
 			t.Fatal(err)
 		}
-		if looks -= whole.looks; looks < 4 {
+		if looks -= whole.Looks; looks < 4 {
 			t.Errorf("%s: the context was looked at %d times", query, looks)
 		}
 		for n := range looks {
 			var in *PartError
-			if err := run(&countdown{t.Context(), n}); !errors.Is(err, context.Canceled) || errors.As(err, &in) {
+			if err := run(&formattest.Countdown{Context: t.Context(), Looks: n}); !errors.Is(err, context.Canceled) || errors.As(err, &in) {
 				t.Fatalf("%s: ended at look %d of %d: %v", query, n, looks, err)
 			}
 		}
