@@ -187,19 +187,26 @@ func TestBodiesThatDoNotArrive(t *testing.T) {
 	s := hostile(t, &server.Options{Limits: server.Limits{Body: 1000}})
 	hurried := s.hurried(nil)
 	const head = "POST /collections/c/documents HTTP/1.1\r\nHost: x\r\n"
-	for _, path := range []string{"documents", "search", "import"} {
+	const line = `{"id":"a","vector":[1,0]}` + "\n" // is stored already
+	for _, c := range []struct{ path, body string }{
+		{"documents", `{"id"`},
+		{"search", `{"id"`},
+		{"import", `{"id"`},
+		{"import", line}, // whole, and waits for the end of the body
+		{"import", line + `{"id"`},
+	} {
 		for _, length := range []string{"Content-Length: 100", "Transfer-Encoding: chunked"} {
-			request := fmt.Sprintf("POST /collections/c/%s HTTP/1.1\r\nHost: x\r\n%s\r\n\r\n", path, length)
+			request := fmt.Sprintf("POST /collections/c/%s HTTP/1.1\r\nHost: x\r\n%s\r\n\r\n", c.path, length)
 			if strings.HasPrefix(length, "T") {
-				request += "5\r\n{\"id\"\r\n"
+				request += fmt.Sprintf("%x\r\n%s\r\n", len(c.body), c.body)
 			} else {
-				request += `{"id"`
+				request += c.body
 			}
 			if a := hurried.raw(request, false); a.status != 408 {
-				t.Errorf("%s, %s, nothing more comes: status %d: %s", path, length, a.status, a.body)
+				t.Errorf("%s, %s, nothing comes after %q: status %d: %s", c.path, length, c.body, a.status, a.body)
 			}
 			if a := s.raw(request, true); a.status != 400 {
-				t.Errorf("%s, %s, cut off: status %d: %s", path, length, a.status, a.body)
+				t.Errorf("%s, %s, cut off after %q: status %d: %s", c.path, length, c.body, a.status, a.body)
 			}
 		}
 	}

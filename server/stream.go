@@ -126,6 +126,9 @@ func (s *Server) load(w http.ResponseWriter, r *http.Request, c *db.Collection) 
 	}{err == nil, "", report.Added, report.Updated, report.Unchanged, report.Skipped, skipped}
 	status := http.StatusOK
 	if err != nil {
+		if in.err != nil && errors.Is(err, context.Canceled) { // net/http ends the context with the body
+			err = in.err
+		}
 		if in.err != nil && rest.Status(in.err) == http.StatusInternalServerError {
 			err = rest.Errorf(http.StatusBadRequest, "request body cannot be read")
 		}
