@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,7 +25,7 @@ type mcpCmd struct {
 	TokenFile  string `placeholder:"FILE" help:"With --http: the bearer token that requests must send; or in VECBOLT_TOKEN."`
 
 	Provider   string            `placeholder:"NAME" help:"Provider of embeddings, for collections with its vectors. Providers without network and files are found automatically. See rag learn."`
-	Model      string            `placeholder:"NAME" help:"With --provider: the model."`
+	Model      string            `placeholder:"NAME" help:"With --provider: the model. The name of a stored model needs no provider."`
 	Dimensions int               `placeholder:"N" help:"With --provider: components of a vector; default the dimension of the model."`
 	Set        map[string]string `placeholder:"KEY=VALUE" help:"With --provider: settings, such as api_base=… or host=…."`
 }
@@ -36,8 +37,9 @@ func (c *mcpCmd) Help() string {
 
 // Validate is called by kong.
 func (c *mcpCmd) Validate() error {
+	c.Provider = cmp.Or(c.Provider, storedProvider(c.Model))
 	if c.Provider == "" && (c.Model != "" || c.Dimensions != 0 || len(c.Set) > 0) {
-		return errors.New("--model, --dimensions and --set need --provider")
+		return errors.New("--model, --dimensions and --set need --provider, unless the model is a stored one")
 	}
 	if c.HTTP == "" {
 		return nil
@@ -59,9 +61,6 @@ func (c *mcpCmd) Run(ctx context.Context, t *tool) error {
 	}
 	opts := &mcp.Options{AllowWrite: c.AllowWrite, Owned: owned, Embedders: []embed.Embedder{english.New()},
 		Withheld: t.withheld}
-	if c.Provider == "" && c.Model != "" {
-		c.Provider = storedProvider(c.Model)
-	}
 	if c.Provider != "" {
 		e, err := c.embedder(ctx)
 		if err != nil {
