@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/alecthomas/kong"
@@ -126,12 +127,13 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	if err == nil {
 		return statusOK
 	}
+	message := inWorkspace(line, errtext.Plain(err.Error()))
 	switch {
 	case errors.Is(err, errReported):
-	case errors.Is(err, embed.ErrMismatch): // a text of several lines, for people
-		fmt.Fprintln(stderr, inWorkspace(line, errtext.Plain(err.Error())))
+	case errors.Is(err, embed.ErrMismatch) && strings.Contains(message, "\n"): // with commands to copy
+		fmt.Fprintln(stderr, message)
 	default:
-		fmt.Fprintln(stderr, "vecbolt:", inWorkspace(line, errtext.Plain(err.Error())))
+		fmt.Fprintln(stderr, "vecbolt:", message)
 	}
 	for _, hint := range hints(line, err) {
 		fmt.Fprintln(stderr, "vecbolt:", inWorkspace(line, hint))
