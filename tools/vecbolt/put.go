@@ -35,21 +35,22 @@ func (c *putCmd) Run(ctx context.Context, t *tool) error {
 		ctx, stop := context.WithCancel(ctx)
 		defer stop()
 		written := 0
+		var failed error
 		for lines := range grouped(ctx, documents(ctx, in, inputName(c.File))) {
-			n, err := c.write(ctx, t, to, lines)
-			written += n
-			if err != nil {
-				return err
+			var n int
+			n, failed = c.write(ctx, t, to, lines)
+			if written += n; failed != nil {
+				break
 			}
 		}
-		if err := ctx.Err(); err != nil {
-			return err
+		if failed == nil {
+			failed = ctx.Err()
 		}
 		if t.json {
-			return nil
+			return failed
 		}
-		_, err = fmt.Fprintf(t.out, "wrote %d\n", written)
-		return err
+		_, err := fmt.Fprintf(t.out, "wrote %d\n", written) // also before an error: these stay
+		return errors.Join(failed, err)
 	})
 }
 
