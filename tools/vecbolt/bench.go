@@ -48,7 +48,12 @@ func (c *benchCmd) Validate() error {
 	if c.K < 1 || c.Threads < 1 || c.For < 0 {
 		return fmt.Errorf("-k %d --threads %d --for %v: not positive", c.K, c.Threads, c.For)
 	}
-	for _, r := range c.Recall {
+	return shares(c.Recall)
+}
+
+// shares refuses values of --recall that are no share to ask for.
+func shares(recalls []float64) error {
+	for _, r := range recalls {
 		if !(r > 0 && r <= 1) {
 			return fmt.Errorf("--recall %v: not above 0 and up to 1", r)
 		}

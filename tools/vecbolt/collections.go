@@ -78,10 +78,15 @@ func (c *textIndexCmd) Help() string {
 	return "What the flags do not name stays as it is in an index that is there; --remove it first to begin with the defaults."
 }
 
-func (c *textIndexCmd) Run(ctx context.Context, t *tool) error {
+// Validate is called by kong.
+func (c *textIndexCmd) Validate() error {
 	if c.Remove && (c.Language != "" || len(c.Field) > 0 || c.given()) {
 		return errors.New("--remove and --language, --field, --k1 or --b exclude each other")
 	}
+	return nil
+}
+
+func (c *textIndexCmd) Run(ctx context.Context, t *tool) error {
 	return c.change(func(coll *db.Collection) error {
 		info, err := coll.Info()
 		if err != nil {

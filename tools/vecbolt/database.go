@@ -149,15 +149,23 @@ type bm25 struct {
 
 func (p bm25) given() bool { return p.K1 != nil || p.B != nil }
 
-// text returns the index that the flags select; nil if they select none or the existing index.
-func (s schema) text(have *db.TextIndex) (*db.TextIndex, error) {
-	switch {
-	case !s.TextIndex && (s.Language != "" || len(s.TextField) > 0 || s.given()):
-		return nil, errors.New("--language, --text-field, --k1 and --b need --text-index")
-	case !s.TextIndex, have != nil && s.Language == "" && len(s.TextField) == 0 && !s.given():
-		return nil, nil
+// describesText reports whether a flag says how texts are indexed.
+func (s schema) describesText() bool { return s.Language != "" || len(s.TextField) > 0 || s.given() }
+
+// Validate is called by kong.
+func (s schema) Validate() error {
+	if s.describesText() && !s.TextIndex {
+		return errors.New("--language, --text-field, --k1 and --b need --text-index")
 	}
-	return &db.TextIndex{Language: s.Language, Fields: s.TextField, K1: s.K1, B: s.B}, nil
+	return nil
+}
+
+// text returns the index that the flags select; nil if they select none or the existing index.
+func (s schema) text(have *db.TextIndex) *db.TextIndex {
+	if !s.TextIndex || have != nil && !s.describesText() {
+		return nil
+	}
+	return &db.TextIndex{Language: s.Language, Fields: s.TextField, K1: s.K1, B: s.B}
 }
 
 // create opens the collection for writing, and creates it if necessary. Before it makes a database
@@ -188,9 +196,7 @@ func (c collection) create(ctx context.Context, s schema, prepare func() error,
 		} else if err := prepare(); err != nil {
 			return nil, err
 		}
-		if want.Text, err = s.text(have); err != nil {
-			return nil, err
-		}
+		want.Text = s.text(have)
 		return vdb.OpenCollection(ctx, c.Collection, want)
 	}
 	try := func(vdb *db.DB) error {

@@ -62,6 +62,16 @@ func (c *evalCmd) Help() string {
 		"in the corpus. See docs/eval.md."
 }
 
+// Validate is called by kong.
+func (c *evalCmd) Validate() error {
+	for _, name := range c.Sweep {
+		if _, _, err := way(name); err != nil {
+			return fmt.Errorf("--sweep: %w", err)
+		}
+	}
+	return c.judgedQueries.Validate()
+}
+
 // A floor is the minimum value of a metric in a run.
 type floor struct {
 	run    string // empty: every run
@@ -178,11 +188,15 @@ func (c *evalCmd) runners(ctx context.Context, lab *eval.Lab, coll *db.Collectio
 	}
 	var runners []eval.Runner
 	for _, name := range sweep {
-		r, err := c.runner(name, coll, lab.Depth)
+		like, legs, err := way(name)
 		if err != nil {
 			return nil, err
 		}
-		runners = append(runners, r)
+		like.Where = c.Where.Expr
+		if like.MMR != nil {
+			like.MMR.Fetch = lab.Depth
+		}
+		runners = append(runners, eval.Search(name, coll, like, legs))
 	}
 	return runners, nil
 }
@@ -259,22 +273,23 @@ func readFile[T any](name string, read func(io.Reader, string) (T, error)) (v T,
 // needsVectors reports whether a run searches by vector.
 func needsVectors(name string) bool { return name != "text" }
 
-// runner returns the runner with this name in --sweep.
-func (c *evalCmd) runner(name string, coll *db.Collection, depth int) (eval.Runner, error) {
-	like := db.Query{Where: c.Where.Expr}
+// way returns how the run of this name in --sweep searches, and by which parts of a query.
+func way(name string) (like db.Query, legs eval.Legs, err error) {
 	kind, value, found := strings.Cut(name, ":")
 	number := math.NaN()
 	if found {
-		var err error
 		if number, err = strconv.ParseFloat(value, 64); err != nil {
-			return nil, fmt.Errorf("--sweep: run %q: %q is not a number", name, value)
+			return like, 0, fmt.Errorf("run %q: %q is not a number", name, value)
+		}
+		if !(number >= 0 && number <= 1) {
+			return like, 0, fmt.Errorf("run %q: %v is not between 0 and 1", name, number)
 		}
 	}
 	switch {
 	case name == "dense":
-		return eval.Search(name, coll, like, eval.Vector), nil
+		return like, eval.Vector, nil
 	case name == "text":
-		return eval.Search(name, coll, like, eval.Text), nil
+		return like, eval.Text, nil
 	case kind == "rrf" || kind == "convex":
 		if kind == "rrf" {
 			like.Fusion.Method = db.RRF
@@ -282,18 +297,18 @@ func (c *evalCmd) runner(name string, coll *db.Collection, depth int) (eval.Runn
 		if found { // otherwise the default weights
 			like.Fusion.Vector, like.Fusion.Text = number, 1-number
 		}
-		return eval.Search(name, coll, like, eval.Vector|eval.Text), nil
+		return like, eval.Vector | eval.Text, nil
 	case name == "exact":
 		like.Accuracy = db.Exact
-		return eval.Search(name, coll, like, eval.Vector), nil
+		return like, eval.Vector, nil
 	case kind == "mmr":
-		like.MMR = &db.MMR{Lambda: 0.7, Fetch: depth}
+		like.MMR = &db.MMR{Lambda: 0.7}
 		if found {
 			like.MMR.Lambda = number
 		}
-		return eval.Search(name, coll, like, eval.Vector), nil
+		return like, eval.Vector, nil
 	}
-	return nil, fmt.Errorf("--sweep: run %q: want dense, exact, text, rrf, convex or mmr", name)
+	return like, 0, fmt.Errorf("run %q: want dense, exact, text, rrf, convex or mmr", name)
 }
 
 // fileNames replaces what file names cannot have.

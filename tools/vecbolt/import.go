@@ -26,8 +26,8 @@ type importCmd struct {
 	Source    string          `arg:"" help:"File or directory to import; - for JSON lines from standard input."`
 	Format    exchange.Format `default:"auto" enum:"auto,emb-cache,jsonl,fvecs,bvecs,npy,csv,beir,parquet" placeholder:"FORMAT" help:"One of ${enum}."`
 	Texts     string          `placeholder:"FILE" help:"For an embedding cache: JSON lines {\"key\",\"text\"}, or a directory of texts named like the vectors."`
-	Metadata  string          `placeholder:"FILE" help:"For a file of vectors: JSON lines; line i is the metadata of row i."`
-	Documents string          `placeholder:"FILE" help:"For a file of vectors: JSON lines; line i is the document of row i (id, text, metadata), as export writes it."`
+	Metadata  string          `xor:"rows" placeholder:"FILE" help:"For a file of vectors: JSON lines; line i is the metadata of row i."`
+	Documents string          `xor:"rows" placeholder:"FILE" help:"For a file of vectors: JSON lines; line i is the document of row i (id, text, metadata), as export writes it."`
 	Wait      bool            `help:"Build the graphs of large collections before the command ends, as compact does."`
 	schema
 	embedding
@@ -48,14 +48,11 @@ func (c *importCmd) Help() string {
 
 // Validate is called by kong.
 func (c *importCmd) Validate() error {
-	if c.Source != "-" {
-		return nil
-	}
-	if !slices.Contains([]exchange.Format{exchange.Auto, exchange.JSONL, exchange.BEIR}, c.Format) ||
-		c.Texts+c.Metadata+c.Documents != "" {
+	lines := slices.Contains([]exchange.Format{exchange.Auto, exchange.JSONL, exchange.BEIR}, c.Format)
+	if c.Source == "-" && (!lines || c.Texts+c.Metadata+c.Documents != "") {
 		return errors.New("standard input is read as JSON lines, and excludes other sources")
 	}
-	return nil
+	return c.schema.Validate()
 }
 
 func (c *importCmd) Run(ctx context.Context, t *tool) error {

@@ -41,6 +41,9 @@ func (c *mcpCmd) Validate() error {
 	if c.Provider == "" && (c.Model != "" || c.Dimensions != 0 || len(c.Set) > 0) {
 		return errors.New("--model, --dimensions and --set need --provider, unless the model is a stored one")
 	}
+	if c.TokenFile != "" && c.HTTP == "" {
+		return errors.New("--token-file needs --http")
+	}
 	if c.HTTP == "" {
 		return nil
 	}

@@ -32,7 +32,7 @@ func (c *recallCmd) Validate() error {
 	if c.K < 1 || c.Sample < 0 || c.Ef < 0 {
 		return fmt.Errorf("-k %d --sample %d --ef %d: not positive", c.K, c.Sample, c.Ef)
 	}
-	return nil
+	return shares(c.Recall)
 }
 
 func (c *recallCmd) Run(ctx context.Context, t *tool) error {

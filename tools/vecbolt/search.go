@@ -40,7 +40,7 @@ type searchArgs struct {
 	Threshold *float64          `placeholder:"SCORE" help:"Minimum score of a hit."`
 	Group     *group            `placeholder:"FIELD[:N]" help:"Find the best N documents (default 1) of each of the best groups. A group is the documents with the same value in this field."`
 	MMR       *float64          `name:"mmr" placeholder:"LAMBDA" help:"Prefer hits that differ from each other (maximal marginal relevance): 1 is relevance alone, 0 diversity alone."`
-	Exact     bool              `help:"Find the exact answer, whatever the cost."`
+	Exact     bool              `xor:"how" help:"Find the exact answer, whatever the cost."`
 	Recall    *float64          `xor:"how" placeholder:"R" help:"Sufficient share of the exact answer, up to 1. The default is 0.95, or an exact answer where it costs no more."`
 	Ef        *int              `aliases:"effort" xor:"how" placeholder:"N" help:"Beam width of an approximate search (ef in HNSW), instead of --recall."`
 	condition
@@ -53,12 +53,15 @@ func (c *searchArgs) Validate() error {
 		return fmt.Errorf("-k %d --offset %d: at least one hit, and no negative offset", c.K, c.Offset)
 	}
 	switch {
-	case c.Recall != nil && !(*c.Recall > 0 && *c.Recall <= 1):
-		return fmt.Errorf("--recall %v: not above 0 and up to 1", *c.Recall)
 	case c.Ef != nil && *c.Ef < 1:
 		return fmt.Errorf("--ef %d: not positive", *c.Ef)
 	case c.MMR != nil && !(*c.MMR >= 0 && *c.MMR <= 1):
 		return fmt.Errorf("--mmr %v: not between 0 and 1", *c.MMR)
+	}
+	if c.Recall != nil {
+		if err := shares([]float64{*c.Recall}); err != nil {
+			return err
+		}
 	}
 	if c.Vector == "" && c.Fvecs == "" && c.ID == "" && len(c.Like) == 0 && strings.Join(c.Text, "") == "" {
 		return errors.New("no query: give --vector, --fvecs, --id, --like or --text")
