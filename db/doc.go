@@ -1,10 +1,10 @@
 // Package db is an embedded vector database that can prove its answers.
 //
-// A [DB] is a directory that one process writes or many read. It holds collections of documents:
-// see [Collection] and [Document]. A document has an id and, optionally, a vector, a text and
-// metadata. A [Query] finds the documents nearest to a vector, among the documents that match a
-// [filter.Expr]. A [Batch] changes documents of several collections at once. A [Snapshot] is the
-// whole database at one moment.
+// A [DB] is a directory that any number of processes of one machine read and write: see [Open]. It
+// holds collections of documents: see [Collection] and [Document]. A document has an id and,
+// optionally, a vector, a text and metadata. A [Query] finds the documents nearest to a vector,
+// among the documents that match a [filter.Expr]. A [Batch] changes documents of several
+// collections at once. A [Snapshot] is the whole database at one moment.
 //
 //	vdb, err := db.Open("notes.vdb", nil)
 //	defer vdb.Close()

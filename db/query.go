@@ -78,8 +78,9 @@ type MMR struct {
 	// Lambda weighs relevance against diversity, from 0 (diversity alone) to 1 (relevance alone).
 	// 0.7 is a good start against near-duplicates.
 	Lambda float64
-	// Fetch is the number of best documents to choose from; 0 means five times K plus Offset. Set
-	// it when paging with Offset, so that all pages choose from the same documents.
+	// Fetch is the number of best documents to choose from, K plus Offset or more; 0 means five
+	// times their sum. Set it when paging with Offset, so that all pages choose from the same
+	// documents.
 	Fetch int
 }
 

@@ -37,7 +37,7 @@ func (g *Group) size() int { return max(1, g.Size) }
 // An MMR asks for maximal marginal relevance.
 type MMR struct {
 	Lambda float64
-	Fetch  int // 0: five times K + Offset
+	Fetch  int // 0: five times the sum of K and Offset
 }
 
 // A Target says whose neighbours a query looks for: a Vector, Stored, HeldOut or Examples.
