@@ -70,6 +70,10 @@ func one(ctx context.Context, batch func(context.Context, []string) ([][]float32
 	return vecs[0], nil
 }
 
+// A normalized embedder has vectors of the length 1 by its definition. Scaling them again would
+// change last digits.
+type normalized interface{ normalized() }
+
 // A unit scales the vectors of an embedder to the length 1. A zero vector stays zero.
 type unit struct{ Embedder }
 

@@ -231,7 +231,7 @@ func (r *Registry) Open(ctx context.Context, c Config, opts *Options) (Embedder,
 	if have := e.Dimensions(); c.Dimensions != 0 && have != 0 && have != c.Dimensions {
 		return nil, &Error{Kind: ErrConfig, Provider: c.Provider, Model: c.Model, Err: &DimensionError{Expected: c.Dimensions, Got: have}}
 	}
-	if c.Normalize {
+	if _, already := e.(normalized); c.Normalize && !already {
 		e = unit{e}
 	}
 	return e, nil

@@ -34,6 +34,7 @@ type trigram struct {
 func (t trigram) Provider() string { return t.name }
 func (t trigram) Model() string    { return trigramModel }
 func (t trigram) Dimensions() int  { return t.dim }
+func (t trigram) normalized()      {}
 
 func (t trigram) EmbedBatch(ctx context.Context, texts []string) ([][]float32, error) {
 	vecs := make([][]float32, len(texts))
