@@ -387,7 +387,11 @@ func (c *searchArgs) table(t *tool, n int, r *db.Result) error {
 		h := &r.Hits[i]
 		row := table.Row{fmt.Sprintf("%.6f", h.Score)}
 		if c.Group != nil {
-			row = append(row, h.Group)
+			value := h.Group
+			if s, ok := value.(string); ok {
+				value = brief(s)
+			}
+			row = append(row, value)
 		}
 		if h.Snippet != nil {
 			h.Text = marked(h.Snippet)

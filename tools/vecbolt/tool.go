@@ -10,6 +10,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"unicode"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
@@ -227,13 +228,14 @@ func vectorText(v []float32) string {
 	return fmt.Sprint(v)
 }
 
-// brief shortens s to one line.
+// brief shortens s to one line, without characters that a terminal would obey.
 func brief(s string) string {
 	const width = 60
 	if len(s) > 8*width {
 		s = s[:8*width]
 	}
-	return text.Snip(strings.Join(strings.Fields(s), " "), width, "…")
+	words := strings.FieldsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) })
+	return text.Snip(strings.Join(words, " "), width, "…")
 }
 
 // metadataJSON returns m as JSON that distinguishes an integer from a float64; empty for no
