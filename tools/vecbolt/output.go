@@ -88,6 +88,9 @@ func (t *tool) create(name string) (*outFile, error) {
 	part := filepath.Join(filepath.Dir(name), "."+filepath.Base(name)+"."+rand.Text()[:8])
 	f, err := os.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
+		if p, ok := errors.AsType[*fs.PathError](err); ok {
+			p.Path = name // which the caller knows
+		}
 		return nil, err
 	}
 	if info != nil {
