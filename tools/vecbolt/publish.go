@@ -16,9 +16,9 @@ import (
 
 type publishCmd struct {
 	database
-	To    string        `arg:"" name:"dir" help:"A folder that was published to before, or is empty or missing."`
-	Every time.Duration `placeholder:"TIME" help:"Publish repeatedly with this pause, until interrupted."`
-	Keep  int           `default:"${keep}" placeholder:"N" help:"Number of versions kept in the folder (${default})."`
+	To    string         `arg:"" name:"dir" help:"A folder that was published to before, or is empty or missing."`
+	Every *time.Duration `placeholder:"TIME" help:"Publish repeatedly with this pause, until interrupted."`
+	Keep  int            `default:"${keep}" placeholder:"N" help:"Number of versions kept in the folder (${default})."`
 }
 
 func (c *publishCmd) Help() string {
@@ -31,7 +31,7 @@ func (c *publishCmd) Help() string {
 
 // Validate is called by kong.
 func (c *publishCmd) Validate() error {
-	if c.Every < 0 || c.Keep < 1 {
+	if c.Every != nil && *c.Every <= 0 || c.Keep < 1 {
 		return errors.New("--every and --keep must be positive")
 	}
 	return nil
@@ -40,7 +40,7 @@ func (c *publishCmd) Validate() error {
 func (c *publishCmd) Run(ctx context.Context, t *tool) error {
 	for {
 		err := c.once(ctx, t)
-		if c.Every == 0 {
+		if c.Every == nil {
 			return err
 		}
 		if errors.Is(err, db.ErrLocked) {
@@ -54,7 +54,7 @@ func (c *publishCmd) Run(ctx context.Context, t *tool) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(c.Every):
+		case <-time.After(*c.Every):
 		}
 	}
 }
@@ -86,9 +86,20 @@ func (c *publishCmd) once(ctx context.Context, t *tool) error {
 
 // publishFlags are the flags of a server that publishes its database.
 type publishFlags struct {
-	Publish      string        `placeholder:"DIR" help:"Publish the database to this folder, for replicas: at start, at the end, and periodically."`
-	PublishEvery time.Duration `default:"10s" placeholder:"TIME" help:"Period of publishing, if something has changed (${default})."`
-	PublishKeep  int           `default:"${keep}" placeholder:"N" help:"Number of versions kept in the folder (${default})."`
+	Publish      string         `placeholder:"DIR" help:"Publish the database to this folder, for replicas: at start, at the end, and periodically."`
+	PublishEvery *time.Duration `placeholder:"TIME" help:"With --publish: the period, if something has changed (10s)."`
+	PublishKeep  *int           `placeholder:"N" help:"With --publish: number of versions kept in the folder (${keep})."`
+}
+
+// valid refuses flags that have no effect or no meaning.
+func (o publishFlags) valid() error {
+	switch {
+	case o.Publish == "" && (o.PublishEvery != nil || o.PublishKeep != nil):
+		return errors.New("--publish-every and --publish-keep need --publish")
+	case o.PublishEvery != nil && *o.PublishEvery <= 0 || o.PublishKeep != nil && *o.PublishKeep < 1:
+		return errors.New("--publish-every and --publish-keep must be positive")
+	}
+	return nil
 }
 
 // check refuses a folder that a database cannot be published to before the database is made.
@@ -107,7 +118,14 @@ func (o publishFlags) during(ctx context.Context, vdb *db.DB, log *slog.Logger, 
 	if o.Publish == "" {
 		return serve()
 	}
-	p, err := vdb.NewPublisher(o.Publish, &db.PublishOptions{Keep: o.PublishKeep})
+	every, opts := 10*time.Second, &db.PublishOptions{}
+	if o.PublishEvery != nil {
+		every = *o.PublishEvery
+	}
+	if o.PublishKeep != nil {
+		opts.Keep = *o.PublishKeep
+	}
+	p, err := vdb.NewPublisher(o.Publish, opts)
 	if err != nil {
 		return err
 	}
@@ -125,7 +143,7 @@ func (o publishFlags) during(ctx context.Context, vdb *db.DB, log *slog.Logger, 
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		ticker := time.NewTicker(o.PublishEvery)
+		ticker := time.NewTicker(every)
 		defer ticker.Stop()
 		for {
 			select {

@@ -66,14 +66,14 @@ func (c *serveCmd) Validate() error {
 		return errors.New("--tls-cert and --tls-key go together")
 	case c.LearnFrom != "" && c.Bases == "":
 		return errors.New("--learn-from needs --bases")
-	case c.Follow < 0 || c.PublishEvery <= 0 || c.PublishKeep < 1:
-		return errors.New("--follow, --publish-every and --publish-keep must be positive")
+	case c.Follow < 0:
+		return errors.New("--follow must be positive")
 	case c.Publish != "" && (c.ReadOnly || c.Follow > 0):
 		return errors.New("--publish needs a writable database")
 	case c.MaxBody < 1 || c.MaxRequests < 1 || c.MaxWrites < 1 || c.MaxMemory < 1 || c.Timeout <= 0:
 		return errors.New("--max-body, --max-requests, --max-writes, --max-memory and --timeout must be positive")
 	}
-	return nil
+	return c.publishFlags.valid()
 }
 
 func (c *serveCmd) Run(ctx context.Context, t *tool) error {
