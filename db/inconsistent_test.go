@@ -282,6 +282,7 @@ func TestInconsistentLog(t *testing.T) {
 		if err := errors.Join(err, log.Sync(), log.Close(), fsys.Close()); err != nil {
 			t.Fatal(err)
 		}
+		files := readFiles(t, dir)
 		for _, readOnly := range []bool{true, false} {
 			vdb, err := Open(dir, &Options{ReadOnly: readOnly})
 			if err == nil {
@@ -294,6 +295,12 @@ func TestInconsistentLog(t *testing.T) {
 			var corrupt *CorruptError
 			if !errors.As(err, &corrupt) || corrupt.File == "" || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("%s: %v", c.what, err)
+			}
+		}
+		writeFiles(t, dir, files)
+		for _, p := range must(CheckFiles(ctx, dir, CheckBytes)).Problems {
+			if c.says != "" && p.File != engine.WALDir {
+				t.Errorf("%s: check: %v", c.what, p)
 			}
 		}
 		fixed := filepath.Join(memDir(t), "fixed")

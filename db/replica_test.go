@@ -1016,6 +1016,54 @@ func TestRepairFolder(t *testing.T) {
 	}
 }
 
+// TestRepairOfAPublishedLog damages one of the batches that a version has beside its meta.bolt. The
+// manifest says which one is the last, so the batches behind the damage are saved.
+func TestRepairOfAPublishedLog(t *testing.T) {
+	vdb := open(t, t.TempDir(), &Options{Compaction: Manual})
+	c := collection(t, vdb, "c", Schema{})
+	flush(t, vdb)
+	for _, id := range []string{"a", "b", "c", "d"} {
+		upsert(t, c, Document{ID: id, Text: "text of " + id})
+	}
+	folder := t.TempDir()
+	publish(t, publisher(t, vdb, folder, nil))
+	var log string
+	for _, f := range versions(t, folder)[0].Files {
+		if strings.HasPrefix(f.Name, engine.WALDir) {
+			log = f.Path
+		}
+	}
+	b, err := os.ReadFile(filepath.Join(folder, log))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"b", "d"} {
+		flip(t, filepath.Join(folder, log), int64(bytes.Index(b, []byte("text of "+id))))
+	}
+	report, err := CheckFiles(t.Context(), folder, CheckBytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := filepath.Join(t.TempDir(), "new")
+	r, err := Repair(t.Context(), folder, to)
+	if err != nil || r.Documents != 2 || len(r.Lost) != 2 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	for i, number := range []string{"number 3 is lost", "number 5 is lost"} {
+		if !strings.Contains(r.Lost[i].Reason, number) || r.Problems[i].File != log {
+			t.Errorf("%+v, %+v", r.Lost[i], r.Problems[i])
+		}
+		if !slices.ContainsFunc(report.Problems, func(p Problem) bool { return p.File == log && strings.Contains(p.Detail, number) }) {
+			t.Errorf("check: no %q in %+v", number, report.Problems)
+		}
+	}
+	fixed := open(t, to, nil)
+	check(t, fixed)
+	if got := dump(t, existing(t, fixed, "c")); len(got) != 2 || got["a"].Text == "" || got["c"].Text == "" {
+		t.Errorf("saved %v", got)
+	}
+}
+
 func TestPublishRefusals(t *testing.T) {
 	vdb := open(t, t.TempDir(), nil)
 	folder := t.TempDir()

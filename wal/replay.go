@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/vecbolt/vecbolt/internal/codec"
 	"github.com/vecbolt/vecbolt/internal/fileformat"
@@ -73,9 +74,30 @@ type Tail struct {
 // file is a file of the log as found in the directory.
 type file struct {
 	name string
-	seq  uint64
 	fileHeader
-	err error // if the header cannot be used: the error that Replay returns
+	there int64 // bytes of the file, at most its size; 0 if the header does not say which records it has
+	err   error // damage of the header or the size, or why the header could not be read: Replay returns it
+}
+
+// readError is the error of a read. Replay ends with it, because the next read may succeed. For
+// Salvage the bytes are lost.
+type readError struct {
+	name string
+	off  int64
+	err  error
+}
+
+// Error names the file and the offset.
+func (e *readError) Error() string {
+	return fmt.Sprintf("wal: read %s at offset %d: %v", e.name, e.off, e.err)
+}
+
+// Unwrap returns the error of the system.
+func (e *readError) Unwrap() error { return e.err }
+
+// damage returns the error as damage of the file.
+func (e *readError) damage() error {
+	return &fileformat.CorruptError{File: e.name, Offset: e.off, Err: e.err}
 }
 
 // fileName returns the name of the file with number seq, below the database directory.
@@ -100,8 +122,8 @@ func list(o *Options) (files []file, names []string, err error) {
 		if err != nil || name != dir+"/"+base {
 			continue
 		}
-		f := file{name: name, seq: seq}
-		if f.fileHeader, f.err, err = readHeader(o, name, seq); err != nil {
+		f := file{name: name, fileHeader: fileHeader{seq: seq}}
+		if err := f.readHeader(o); err != nil {
 			return nil, nil, fmt.Errorf("wal: read header: %w", err)
 		}
 		files = append(files, f)
@@ -111,46 +133,60 @@ func list(o *Options) (files []file, names []string, err error) {
 	return files, names, nil
 }
 
-// readHeader returns the header of a file, or bad if it is unusable; err is a failed read.
-func readHeader(o *Options, name string, seq uint64) (h fileHeader, bad, err error) {
-	f, err := o.FS.Open(name)
+// readHeader reads the header of a file, whose name and number are set. The returned error says
+// that nothing is known about the file.
+func (f *file) readHeader(o *Options) error {
+	in, err := o.FS.Open(f.name)
 	if other, ok := errors.AsType[*vfs.NotRegularError](err); ok {
-		return h, &fileformat.CorruptError{File: name, Offset: -1, Err: errors.New(other.Reason())}, nil
+		f.err = &fileformat.CorruptError{File: f.name, Offset: -1, Err: errors.New(other.Reason())}
+		return nil
+	}
+	if errors.Is(err, syscall.EIO) {
+		f.err = &readError{f.name, -1, err}
+		return nil
 	}
 	if err != nil {
-		return h, nil, err
+		return err
 	}
-	defer f.Close()
+	defer in.Close()
 	// After a failed fsync the cache may differ from the disk: read the disk.
-	f.DropCache()
-	size, err := f.Size()
+	in.DropCache()
+	size, err := in.Size()
 	if err != nil {
-		return h, nil, err
+		return err
 	}
-	corrupt := func(off int64, format string, args ...any) (fileHeader, error, error) {
-		return h, &fileformat.CorruptError{File: name, Offset: off, Err: fmt.Errorf(format, args...)}, nil
+	corrupt := func(off int64, format string, args ...any) {
+		f.err = &fileformat.CorruptError{File: f.name, Offset: off, Err: fmt.Errorf(format, args...)}
 	}
 	if size < headerSize {
-		return corrupt(size, "file ends within its header")
+		corrupt(size, "file ends within its header")
+		return nil
 	}
 	b := make([]byte, headerSize)
-	if _, err := f.ReadAt(b, 0); err != nil {
-		return h, nil, fmt.Errorf("%s: %w", name, err)
+	if _, err := in.ReadAt(b, 0); err != nil {
+		f.err = &readError{f.name, 0, err}
+		return nil
 	}
-	switch h, err = decodeHeader(b); {
+	h, err := decodeHeader(b)
+	switch {
 	case errors.Is(err, fileformat.ErrVersion):
-		return h, fmt.Errorf("wal: %s: %w", name, err), nil
+		f.err = fmt.Errorf("wal: %s: %w", f.name, err)
+		return nil
 	case err != nil:
-		return corrupt(0, "%w", err)
+		corrupt(0, "%w", err)
+		return nil
 	case h.db != o.DB:
-		return corrupt(16, "belongs to database %x, not %x", h.db, o.DB)
-	case h.seq != seq:
-		return corrupt(32, "is file number %d under another name", h.seq)
+		corrupt(16, "belongs to database %x, not %x", h.db, o.DB)
+		return nil
+	case h.seq != f.seq:
+		corrupt(32, "is file number %d under another name", h.seq)
+		return nil
 	case uint64(size) < h.size:
 		// Files get their full size before they get their name.
-		return corrupt(size, "file ends before its size of %d bytes", h.size)
+		corrupt(size, "file ends before its size of %d bytes", h.size)
 	}
-	return h, nil, nil
+	f.fileHeader, f.there = h, min(size, int64(h.size))
+	return nil
 }
 
 // Replay calls fn for every record with an LSN above after, in order and without omission. payload
@@ -201,57 +237,79 @@ func Replay(o Options, after uint64, fn func(lsn uint64, payload []byte) error) 
 // replayFile replays one file. Its records end where the next file begins: if a tail was torn when
 // the next file was made, the tail is void, even if it is readable today.
 func replayFile(o *Options, f, next *file, after uint64, fn func(uint64, []byte) error, tail *Tail) error {
-	in, err := o.FS.Open(f.name)
+	r, err := openReader(o, f, next)
 	if err != nil {
-		return fmt.Errorf("wal: %w", err)
+		return err
 	}
-	defer in.Close()
-	r := reader{f: in, size: int64(f.size), salt: f.salt}
-	end := uint64(math.MaxUint64)
-	if next != nil {
-		end = next.base
-	}
-	lsn, prev, off := f.base, f.crc, int64(headerSize)
-	for lsn < end {
-		h, payload, ok, err := r.frame(off, lsn, prev)
-		if err != nil {
+	defer r.f.Close()
+	for ok := true; ok && r.lsn < r.end; {
+		lsn := r.lsn
+		var payload []byte
+		if payload, ok, err = r.next(); err != nil {
 			return err
 		}
-		if !ok {
-			break
-		}
-		if lsn > after {
+		if ok && lsn > after {
 			if err := fn(lsn, payload); err != nil {
 				return err
 			}
 			tail.Last = lsn
 		}
-		lsn, prev, off = lsn+1, h.crc, h.end(off, f.align)
 	}
 	if next != nil {
-		if lsn < end {
-			return &fileformat.CorruptError{File: f.name, Offset: off, Err: fmt.Errorf(
-				"record %d is damaged: %s begins with record %d", lsn, next.name, next.base)}
+		if r.lsn < next.base {
+			return r.damaged(begins(next))
 		}
 		return nil
 	}
-	torn, err := r.remains(off, lsn, after)
+	torn, w, err := r.remains(after)
 	if torn {
-		tail.Torn, tail.TornFile, tail.TornOffset = true, f.name, off
+		tail.Torn, tail.TornFile, tail.TornOffset = true, f.name, r.off
+	}
+	if err == nil && w != nil {
+		err = r.damaged(w.proof())
 	}
 	return err
 }
 
-// reader reads a file through a window that moves forward.
+// reader reads a file frame by frame, through a window that moves forward.
 type reader struct {
-	f    *vfs.File
-	size int64
-	salt uint32
-	buf  []byte // the bytes of the file from start on
-	at   int64
+	f     *vfs.File
+	size  int64
+	salt  uint32
+	align int64  // of groups
+	buf   []byte // the bytes of the file from at on
+	at    int64
+
+	// The next frame of the chain.
+	lsn  uint64 // of its record
+	prev uint32 // crc of the frame before
+	off  int64
+	end  uint64 // the records of the file end before this one
+
+	// patient says that bytes which cannot be read count as zeros, noted in holes.
+	patient bool
+	holes   []*readError
 }
 
-const readAhead = 256 << 10
+// openReader opens a file whose header is sound. next is the file with the records behind, or nil.
+func openReader(o *Options, f, next *file) (*reader, error) {
+	in, err := o.FS.Open(f.name)
+	if err != nil {
+		return nil, fmt.Errorf("wal: %w", err)
+	}
+	r := &reader{f: in, size: f.there, salt: f.salt, align: f.align, lsn: f.base, prev: f.crc, off: headerSize,
+		end: math.MaxUint64}
+	if next != nil {
+		r.end = next.base
+	}
+	return r, nil
+}
+
+const (
+	readAhead = 256 << 10
+	// readUnit is the number of bytes that count as unreadable where a larger read fails.
+	readUnit = 4096
+)
 
 // bytes returns n bytes at off, which the caller has compared with the size of the file. They are
 // valid until the next call.
@@ -264,60 +322,128 @@ func (r *reader) bytes(off int64, n int) ([]byte, error) {
 		want := int(min(max(int64(n), int64(keep)+readAhead), r.size-off))
 		r.buf = slices.Grow(r.buf[:keep], want-keep)[:want]
 		r.at = off
-		if _, err := r.f.ReadAt(r.buf[keep:], off+int64(keep)); err != nil {
-			if err == io.EOF {
-				err = io.ErrUnexpectedEOF
-			}
-			return nil, fmt.Errorf("wal: read %s at offset %d: %w", r.f.Name(), off, err)
+		if err := r.read(r.buf[keep:], off+int64(keep)); err != nil {
+			return nil, err
 		}
 	}
 	return r.buf[off-r.at:][:n:n], nil
 }
 
-// frame reads the frame at off; ok is false if it is damaged or not the next frame of the chain.
-func (r *reader) frame(off int64, lsn uint64, prev uint32) (h frameHeader, payload []byte, ok bool, err error) {
+// read fills b with the bytes at off.
+func (r *reader) read(b []byte, off int64) error {
+	_, err := r.f.ReadAt(b, off)
+	switch {
+	case err == nil:
+		return nil
+	case err == io.EOF:
+		err = io.ErrUnexpectedEOF
+	}
+	failed := &readError{r.f.Name(), off, err}
+	if !r.patient {
+		return failed
+	}
+	if int64(len(b)) <= readUnit-off%readUnit {
+		clear(b)
+		r.holes = append(r.holes, failed)
+		return nil
+	}
+	for len(b) > 0 {
+		n := min(int64(len(b)), readUnit-off%readUnit)
+		_ = r.read(b[:n], off) // a patient reader has no errors
+		b, off = b[n:], off+n
+	}
+	return nil
+}
+
+// hole returns the first unreadable place from off to end as damage, or nil.
+func (r *reader) hole(off, end int64) error {
+	for _, h := range r.holes {
+		if h.off >= off/readUnit*readUnit && h.off < end {
+			return h.damage()
+		}
+	}
+	return nil
+}
+
+// header reads the header of a frame; ok is false if off has none that fits.
+func (r *reader) header(off int64) (h frameHeader, ok bool, err error) {
 	if r.size-off < frameSize {
-		return h, nil, false, nil
+		return h, false, nil
 	}
 	b, err := r.bytes(off, frameSize)
 	if err != nil {
-		return h, nil, false, err
+		return h, false, err
 	}
 	h, ok = decodeFrame(b, r.salt)
-	if !ok || h.lsn != lsn || h.prev != prev || h.length > MaxRecord || int64(h.length) > r.size-off-frameSize {
-		return h, nil, false, nil
-	}
-	if payload, err = r.bytes(off+frameSize, int(h.length)); err != nil {
-		return h, nil, false, err
-	}
-	return h, payload, codec.Update(r.salt, payload) == h.payload, nil
+	return h, ok && h.length <= MaxRecord && int64(h.length) <= r.size-off-frameSize, nil
 }
 
-// remains examines the bytes after the last good frame of the last file: off is the expected place
-// of record lsn. It reports whether frames of this file follow, that is, an incomplete write; and
-// the error if one of them witnesses that record lsn was durable, so that records above after are
-// lost. It looks at every possible frame, not only at the start of groups, because damage may
-// extend to the first frame of the witnessing group.
-func (r *reader) remains(off int64, lsn, after uint64) (torn bool, err error) {
-	for at := off; r.size-at >= frameSize; {
+// next reads the next frame of the chain and goes on to the one behind; ok is false if it is
+// damaged or not the next one.
+func (r *reader) next() (payload []byte, ok bool, err error) {
+	h, ok, err := r.header(r.off)
+	if !ok || h.lsn != r.lsn || h.prev != r.prev {
+		return nil, false, err
+	}
+	if payload, err = r.bytes(r.off+frameSize, int(h.length)); err != nil {
+		return nil, false, err
+	}
+	if codec.Update(r.salt, payload) != h.payload {
+		return nil, false, nil
+	}
+	r.lsn, r.prev, r.off = r.lsn+1, h.crc, h.end(r.off, r.align)
+	return payload, true, nil
+}
+
+// damaged returns the error for the next record, with the proof that it was durable.
+func (r *reader) damaged(proof string) error {
+	return &fileformat.CorruptError{File: r.f.Name(), Offset: r.off,
+		Err: fmt.Errorf("record %d is damaged: %s", r.lsn, proof)}
+}
+
+// begins is the proof that a file gives for all records before it.
+func begins(f *file) string { return fmt.Sprintf("%s begins with record %d", f.name, f.base) }
+
+// A witness is a frame that says up to which record the log was durable.
+type witness struct {
+	frameHeader
+	at int64
+}
+
+func (w *witness) proof() string {
+	return fmt.Sprintf("the frame of record %d at offset %d says it was durable", w.lsn, w.at)
+}
+
+// remains examines the bytes after the last good frame of the last file. It reports whether frames
+// of this file follow, that is, an incomplete write; and a witness that the next record was
+// durable, so that records above after are lost. It looks at every possible frame, not only at the
+// start of groups, because damage may extend to the first frame of the witnessing group.
+func (r *reader) remains(after uint64) (torn bool, w *witness, err error) {
+	at, h, err := r.search(r.off, func(h frameHeader) bool {
+		torn = true
+		return h.durable >= r.lsn && h.lsn > after
+	})
+	if at < r.size {
+		w = &witness{h, at}
+	}
+	return torn, w, err
+}
+
+// search returns the first sound frame header from off on that fn accepts, or the size of the file.
+func (r *reader) search(off int64, fn func(frameHeader) bool) (at int64, h frameHeader, err error) {
+	for at = off; r.size-at >= frameSize; {
 		b, err := r.bytes(at, int(min(r.size-at, readAhead/8)))
 		if err != nil {
-			return torn, err
+			return r.size, h, err
 		}
 		for ; len(b) >= frameSize; b, at = b[frameAlign:], at+frameAlign {
 			if le.Uint32(b) != frameMagic { // nearly everywhere: decodeFrame would cost milliseconds
 				continue
 			}
-			h, ok := decodeFrame(b, r.salt)
-			if !ok {
-				continue
-			}
-			torn = true
-			if h.durable >= lsn && h.lsn > after {
-				return torn, &fileformat.CorruptError{File: r.f.Name(), Offset: off, Err: fmt.Errorf(
-					"record %d is damaged: the frame of record %d at offset %d says it was durable", lsn, h.lsn, at)}
+			if h, ok := decodeFrame(b, r.salt); ok && fn(h) {
+				return at, h, nil
 			}
 		}
 	}
-	return torn, nil
+	return r.size, h, nil
 }

@@ -1,26 +1,30 @@
 package wal
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
+	"syscall"
 
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 )
 
-// A Gap is a range of records that are lost.
+// A Gap is damage of the log, with the range of records that are lost there.
 type Gap struct {
-	First uint64
+	First uint64 // 0 if no record is lost
 	Last  uint64 // 0 if nothing tells where the range ends
 	Err   error  // the damage
 }
 
 // String counts the records.
 func (g Gap) String() string {
-	switch g.Last {
-	case 0:
-		return fmt.Sprintf("all from number %d on are lost, and nothing tells how many", g.First)
-	case g.First:
+	switch {
+	case g.First == 0:
+		return "none is lost"
+	case g.Last == 0:
+		return fmt.Sprintf("any from number %d on are lost, and nothing tells how many", g.First)
+	case g.First == g.Last:
 		return fmt.Sprintf("number %d is lost", g.First)
 	}
 	return fmt.Sprintf("%d are lost, numbers %d to %d", g.Last-g.First+1, g.First, g.Last)
@@ -28,18 +32,28 @@ func (g Gap) String() string {
 
 // Salvage is Replay of a log that may be damaged: it goes on behind damage. fn is called with every
 // record that Replay would deliver if no byte had changed, in order, except for those that are
-// lost; lost is called with these, in between. The log ends where it would without the damage: a
-// frame behind the last record that no other frame or file proves to be durable is a torn tail.
-func Salvage(o Options, after uint64, fn func(lsn uint64, payload []byte) error, lost func(Gap)) (Tail, error) {
-	s := &salvager{o: &o, after: after, next: after + 1, fn: fn, lost: lost, tail: Tail{Last: after}}
+// lost; lost is called with these, in between. Bytes that cannot be read count as damaged.
+//
+// last is the number of the last record, or 0 if the caller does not know it. Without it, the log
+// ends where it would without the damage: a frame behind the last record that no other frame or
+// file proves to be durable is a torn tail.
+func Salvage(o Options, after, last uint64, fn func(lsn uint64, payload []byte) error, lost func(Gap)) (Tail, error) {
+	s := &salvager{o: &o, after: after, last: last, due: after + 1, fn: fn, lost: lost, tail: Tail{Last: after}}
 	files, _, err := list(&o)
+	if errors.Is(err, fileformat.ErrCorrupt) || errors.Is(err, syscall.EIO) {
+		if !errors.Is(err, fileformat.ErrCorrupt) {
+			err = &fileformat.CorruptError{File: dir, Offset: -1, Err: err}
+		}
+		s.rest(err)
+		return s.tail, nil
+	}
 	if err != nil {
 		return s.tail, err
 	}
 	s.tail.Files = len(files)
 	start := 0
 	for i, f := range files {
-		if f.err == nil && f.base-1 <= after {
+		if f.there > 0 && f.base-1 <= after {
 			start = i
 		}
 	}
@@ -49,6 +63,8 @@ func Salvage(o Options, after uint64, fn func(lsn uint64, payload []byte) error,
 			return s.tail, err
 		}
 	}
+	s.gap(s.last, &fileformat.CorruptError{File: dir, Offset: -1,
+		Err: fmt.Errorf("the log ends with record %d, but ended with record %d", s.due-1, s.last)})
 	return s.tail, nil
 }
 
@@ -56,133 +72,175 @@ func Salvage(o Options, after uint64, fn func(lsn uint64, payload []byte) error,
 type salvager struct {
 	o     *Options
 	after uint64
-	next  uint64 // the first record above after that is neither delivered nor lost
+	last  uint64 // 0: unknown
+	due   uint64 // the first record above after that is neither delivered nor lost
 	fn    func(lsn uint64, payload []byte) error
 	lost  func(Gap)
+	told  error // of the last call of lost
 	tail  Tail
+}
+
+func (s *salvager) tell(g Gap) {
+	s.told = g.Err
+	s.lost(g)
 }
 
 // gap notes that the records up to last are lost, as far as they are needed and not noted yet.
 func (s *salvager) gap(last uint64, err error) {
-	if last >= s.next {
-		s.lost(Gap{s.next, last, err})
-		s.next = last + 1
+	if last >= s.due {
+		s.tell(Gap{s.due, last, err})
+		s.due = last + 1
+	}
+}
+
+// rest is gap for all records from here on. Only the caller may have said how many there are.
+func (s *salvager) rest(err error) {
+	switch {
+	case s.last > 0:
+		s.gap(s.last, err)
+	case s.due < math.MaxUint64: // otherwise an earlier file has the same gap
+		s.tell(Gap{First: s.due, Err: err})
+		s.due = math.MaxUint64
 	}
 }
 
 // file reads one file. Its records end where the next file begins.
-func (s *salvager) file(f *file, rest []file) error {
-	var next *file
-	for i := range rest {
-		if rest[i].err == nil {
-			next = &rest[i]
+func (s *salvager) file(f *file, behind []file) error {
+	p := part{salvager: s, file: f}
+	for i := range behind {
+		if behind[i].there > 0 {
+			p.next = &behind[i]
 			break
 		}
+	}
+	if unread, ok := errors.AsType[*readError](f.err); ok {
+		f.err = unread.damage()
 	}
 	switch {
 	case errors.Is(f.err, fileformat.ErrVersion):
 		return f.err
-	case f.err != nil && next != nil:
-		s.gap(next.base-1, f.err)
-		return nil
-	case f.err != nil:
-		if s.next < math.MaxUint64 { // otherwise an earlier file has the same gap
-			s.lost(Gap{First: s.next, Err: f.err})
-			s.next = math.MaxUint64
-		}
+	case f.there == 0:
+		p.lose(f.err)
 		return nil
 	}
 	s.gap(f.base-1, &fileformat.CorruptError{File: f.name, Err: fmt.Errorf(
-		"records %d to %d are missing: the file begins with record %d", s.next, f.base-1, f.base)})
-	in, err := s.o.FS.Open(f.name)
+		"records %d to %d are missing: the file begins with record %d", s.due, f.base-1, f.base)})
+	r, err := openReader(s.o, f, p.next)
 	if err != nil {
-		return fmt.Errorf("wal: %w", err)
+		return err
 	}
-	defer in.Close()
-	r := reader{f: in, size: int64(f.size), salt: f.salt}
-	end := uint64(math.MaxUint64)
-	if next != nil {
-		end = next.base
+	defer r.f.Close()
+	r.patient = true
+	p.r = r
+	if p.next == nil && s.last > 0 {
+		r.end = s.last + 1
 	}
-	// Without the header of the next file, only the frames tell where the records end.
-	followed := next != nil && next == &rest[0]
-	lsn, prev, off := f.base, f.crc, int64(headerSize)
-	for lsn < end {
-		h, payload, ok, err := r.frame(off, lsn, prev)
-		if err != nil {
-			return err
-		}
-		if ok {
-			if lsn >= s.next {
-				if err := s.fn(lsn, payload); err != nil {
-					return err
-				}
-				s.tail.Last, s.next = lsn, lsn+1
-			}
-			lsn, prev, off = lsn+1, h.crc, h.end(off, f.align)
-			continue
-		}
-		var damage error
-		if followed {
-			damage = &fileformat.CorruptError{File: f.name, Offset: off, Err: fmt.Errorf(
-				"record %d is damaged: %s begins with record %d", lsn, next.name, next.base)}
-		} else {
-			torn, witnessed := r.remains(off, lsn, s.after)
-			if witnessed == nil {
-				if s.tail.Torn = torn; torn {
-					s.tail.TornFile, s.tail.TornOffset = f.name, off
-				}
-				return nil
-			}
-			if damage = witnessed; !errors.Is(damage, fileformat.ErrCorrupt) {
-				return damage
-			}
-		}
-		at, h, err := r.resume(off, lsn, end, f.align)
+	// Without the header of the next file, only frames tell where the records end.
+	switch {
+	case p.next == nil && s.last > 0 && len(behind) == 0:
+		p.proof = fmt.Sprintf("the log ended with record %d", s.last)
+	case p.next != nil && p.next == &behind[0]:
+		p.proof = begins(p.next)
+	}
+	s.tail.Torn, s.tail.TornFile, s.tail.TornOffset = false, "", 0
+	if err := p.read(); err != nil {
+		return err
+	}
+	if f.err != nil && s.told != f.err {
+		s.tell(Gap{Err: f.err})
+	}
+	return nil
+}
+
+// part is the part of the log in one file.
+type part struct {
+	*salvager
+	file  *file
+	next  *file // with a sound header; nil: none
+	r     *reader
+	proof string // that all records of the file were durable, if something tells
+	w     *witness
+}
+
+// lose notes that the rest of the records is lost.
+func (p *part) lose(err error) {
+	if p.next != nil {
+		p.gap(p.next.base-1, err)
+	} else {
+		p.rest(err)
+	}
+}
+
+// read delivers the records.
+func (p *part) read() error {
+	for p.r.lsn < p.r.end {
+		lsn := p.r.lsn
+		payload, ok, err := p.r.next()
 		switch {
 		case err != nil:
 			return err
-		case at >= 0:
-			s.gap(h.lsn-1, damage)
-			lsn, prev, off = h.lsn, h.prev, at
-		case followed:
-			s.gap(end-1, damage)
-			return nil
-		default: // only record lsn is known to have been durable
-			s.gap(lsn, damage)
-			return nil
+		case !ok:
+			if more, err := p.pass(); !more || err != nil {
+				return err
+			}
+		case lsn >= p.due:
+			if err := p.fn(lsn, payload); err != nil {
+				return err
+			}
+			p.tail.Last, p.due = lsn, lsn+1
 		}
 	}
 	return nil
 }
 
-// resume returns the first sound frame behind the damaged one at off, which should hold record lsn,
-// or -1: the frame of a record between lsn and end. If the header of the damaged frame is sound,
-// its payload is passed over.
-func (r *reader) resume(off int64, lsn, end uint64, align int64) (at int64, h frameHeader, err error) {
-	at = off
-	if r.size-at >= frameSize {
-		b, err := r.bytes(at, frameSize)
-		if err != nil {
-			return -1, h, err
-		}
-		if h, ok := decodeFrame(b, r.salt); ok && h.lsn == lsn && int64(h.length) <= r.size-at-frameSize {
-			at = h.end(at, align)
-		}
-	}
-	for r.size-at >= frameSize {
-		b, err := r.bytes(at, int(min(r.size-at, readAhead/8)))
-		if err != nil {
-			return -1, h, err
-		}
-		for ; len(b) >= frameSize; b, at = b[frameAlign:], at+frameAlign {
-			if le.Uint32(b) != frameMagic {
-				continue
-			}
-			if h, ok := decodeFrame(b, r.salt); ok && h.lsn > lsn && h.lsn < end {
-				return at, h, nil
+// pass goes on behind a damaged frame. It reports whether there is a sound one, which must have
+// been durable, or one before it.
+func (p *part) pass() (more bool, err error) {
+	r, durable, proof := p.r, p.r.end-1, p.proof
+	if proof == "" {
+		torn := false
+		if p.w == nil || p.w.durable < r.lsn {
+			if torn, p.w, err = r.remains(p.after); err != nil {
+				return false, err
 			}
 		}
+		if p.w == nil { // the log ends here, as far as can be seen
+			if unseen := cmp.Or(p.file.err, r.hole(r.off, r.size)); unseen != nil {
+				p.lose(unseen)
+			} else if torn {
+				p.tail.Torn, p.tail.TornFile, p.tail.TornOffset = true, p.file.name, r.off
+			}
+			return false, nil
+		}
+		durable, proof = min(durable, p.w.durable), p.w.proof()
 	}
-	return -1, h, nil
+	at, h, err := r.resume()
+	if err != nil {
+		return false, err
+	}
+	damage := r.damaged(proof)
+	if hole := r.hole(r.off, at); hole != nil {
+		damage = hole
+	} else if at == r.size && p.file.err != nil {
+		damage = p.file.err
+	}
+	if at == r.size {
+		p.gap(durable, damage)
+		return false, nil
+	}
+	p.gap(h.lsn-1, damage)
+	r.lsn, r.prev, r.off = h.lsn, h.prev, at
+	return true, nil
+}
+
+// resume returns the first sound frame behind the damaged one, or the size of the file: the frame
+// of a later record. If the header of the damaged frame is sound, its payload is passed over.
+func (r *reader) resume() (at int64, h frameHeader, err error) {
+	at = r.off
+	if h, ok, err := r.header(at); err != nil {
+		return at, h, err
+	} else if ok && h.lsn == r.lsn {
+		at = h.end(at, r.align)
+	}
+	return r.search(at, func(h frameHeader) bool { return h.lsn > r.lsn && h.lsn < r.end })
 }

@@ -7,17 +7,19 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"testing"
 
 	"github.com/vecbolt/vecbolt/internal/fileformat"
+	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
 // salvage returns the numbers of the records that Salvage delivers, whose bytes it checks, and the
 // gaps, which fit in between.
-func salvage(t testing.TB, o Options, after uint64) (lsns []uint64, gaps []string, tail Tail, err error) {
+func salvage(t testing.TB, o Options, after, last uint64) (lsns []uint64, gaps []string, tail Tail, err error) {
 	t.Helper()
 	next := after + 1
-	tail, err = Salvage(o, after, func(lsn uint64, b []byte) error {
+	tail, err = Salvage(o, after, last, func(lsn uint64, b []byte) error {
 		if lsn != next {
 			t.Errorf("record %d, expected %d", lsn, next)
 		}
@@ -27,10 +29,16 @@ func salvage(t testing.TB, o Options, after uint64) (lsns []uint64, gaps []strin
 		lsns, next = append(lsns, lsn), lsn+1
 		return nil
 	}, func(g Gap) {
-		if g.First != next || !errors.Is(g.Err, fileformat.ErrCorrupt) {
+		if !errors.Is(g.Err, fileformat.ErrCorrupt) {
+			t.Errorf("gap of %v", g.Err)
+		}
+		if gaps = append(gaps, g.String()); g.First == 0 {
+			return
+		}
+		if g.First != next {
 			t.Errorf("gap %+v, expected from %d on", g, next)
 		}
-		gaps, next = append(gaps, g.String()), g.Last+1
+		next = g.Last + 1
 	})
 	return lsns, gaps, tail, err
 }
@@ -45,6 +53,9 @@ func TestSalvage(t *testing.T) {
 			}
 			ok(t, os.WriteFile(b.path, d, 0o600))
 		}
+	}
+	cut := func(size int) func(*testing.T, built) {
+		return func(t *testing.T, b built) { ok(t, os.Truncate(b.path, int64(size))) }
 	}
 	sample := build(t)
 	first, second, third := sample.groups[0], sample.groups[1], sample.groups[2]
@@ -66,15 +77,25 @@ func TestSalvage(t *testing.T) {
 		{"partly needed", flip(first, second), 1, []uint64{3, 4, 5, 6}, []string{"number 2 is lost"}},
 		{"the header of a file", flip(40), 0, []uint64{6}, []string{"5 are lost, numbers 1 to 5"}},
 		{"a file", func(t *testing.T, b built) { ok(t, os.Remove(b.path)) }, 0, []uint64{6}, []string{"5 are lost, numbers 1 to 5"}},
-		{"a file cut short", func(t *testing.T, b built) { ok(t, os.Truncate(b.path, 5000)) }, 0, []uint64{6},
-			[]string{"5 are lost, numbers 1 to 5"}},
+		{"a file cut short", cut(second - 1), 0, []uint64{1, 6}, []string{"4 are lost, numbers 2 to 5"}},
+		{"a file cut short in its header", cut(headerSize - 1), 0, []uint64{6}, []string{"5 are lost, numbers 1 to 5"}},
+		{"a file cut short behind its records", cut(sample.groups[3] - 1), 0, []uint64{1, 2, 3, 4, 5, 6}, []string{"none is lost"}},
+		{"the last file cut short", func(t *testing.T, b built) {
+			b.alone(t)
+			cut(third)(t, b)
+		}, 0, []uint64{1, 2, 3, 4}, []string{"any from number 5 on are lost, and nothing tells how many"}},
+		{"the last file cut short, and a payload", func(t *testing.T, b built) {
+			b.alone(t)
+			flip(first+frameSize)(t, b)
+			ok(t, os.Truncate(b.path, int64(third)))
+		}, 0, []uint64{2, 3, 4}, []string{"number 1 is lost", "any from number 5 on are lost, and nothing tells how many"}},
 		{"the header of the last file", func(t *testing.T, b built) {
 			ok(t, os.WriteFile(file(b, 2), make([]byte, 16<<10), 0o600))
-		}, 0, []uint64{1, 2, 3, 4, 5}, []string{"all from number 6 on are lost, and nothing tells how many"}},
+		}, 0, []uint64{1, 2, 3, 4, 5}, []string{"any from number 6 on are lost, and nothing tells how many"}},
 		{"the headers of the last two files", func(t *testing.T, b built) {
 			ok(t, os.WriteFile(file(b, 2), make([]byte, 16<<10), 0o600))
 			ok(t, os.WriteFile(file(b, 3), make([]byte, 16<<10), 0o600))
-		}, 0, []uint64{1, 2, 3, 4, 5}, []string{"all from number 6 on are lost, and nothing tells how many"}},
+		}, 0, []uint64{1, 2, 3, 4, 5}, []string{"any from number 6 on are lost, and nothing tells how many"}},
 		{"a torn tail", func(t *testing.T, b built) {
 			b.alone(t)
 			flip(third+frameSize)(t, b)
@@ -94,7 +115,7 @@ func TestSalvage(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			b := build(t)
 			test.damage(t, b)
-			got, gaps, tail, err := salvage(t, b.o, test.after)
+			got, gaps, tail, err := salvage(t, b.o, test.after, 0)
 			if err != nil || !slices.Equal(got, test.want) || !slices.Equal(gaps, test.gaps) || tail.Last != got[len(got)-1] {
 				t.Errorf("%v, %q, %+v, %v", got, gaps, tail, err)
 			}
@@ -104,6 +125,90 @@ func TestSalvage(t *testing.T) {
 			_, whole, err := replay(t, b.o, 0)
 			if (err == nil) != (gaps == nil) || err == nil && whole != tail {
 				t.Errorf("replay ends with %+v, %v, salvage with %+v", whole, err, tail)
+			}
+		})
+	}
+}
+
+// TestSalvageToAKnownEnd salvages a log whose last record the caller knows: all records up to it
+// were durable.
+func TestSalvageToAKnownEnd(t *testing.T) {
+	sample := build(t)
+	first, second, third := sample.groups[0], sample.groups[1], sample.groups[2]
+	for _, test := range []struct {
+		name  string
+		flips []int
+		cut   int // 0: not
+		last  uint64
+		want  []uint64
+		gaps  []string
+	}{
+		{"none", nil, 0, 5, []uint64{1, 2, 3, 4, 5}, nil},
+		{"fewer records", nil, 0, 3, []uint64{1, 2, 3}, nil},
+		{"more records", nil, 0, 7, []uint64{1, 2, 3, 4, 5}, []string{"2 are lost, numbers 6 to 7"}},
+		{"the last group", []int{third}, 0, 5, []uint64{1, 2, 3, 4}, []string{"number 5 is lost"}},
+		{"in a group", []int{second, third}, 0, 5, []uint64{1, 3, 4}, []string{"number 2 is lost", "number 5 is lost"}},
+		{"behind the end", []int{third}, 0, 4, []uint64{1, 2, 3, 4}, nil},
+		{"the header", []int{40}, 0, 5, nil, []string{"5 are lost, numbers 1 to 5"}},
+		{"cut", nil, third, 5, []uint64{1, 2, 3, 4}, []string{"number 5 is lost"}},
+		{"cut behind the end", nil, third, 4, []uint64{1, 2, 3, 4}, []string{"none is lost"}},
+		{"a payload, and cut", []int{first + frameSize}, third, 5, []uint64{2, 3, 4}, []string{"number 1 is lost", "number 5 is lost"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			b := build(t)
+			b.alone(t)
+			for _, off := range test.flips {
+				b.bytes[off] ^= 1
+			}
+			if test.cut > 0 {
+				b.bytes = b.bytes[:test.cut]
+			}
+			ok(t, os.WriteFile(b.path, b.bytes, 0o600))
+			got, gaps, _, err := salvage(t, b.o, 0, test.last)
+			if err != nil || !slices.Equal(got, test.want) || !slices.Equal(gaps, test.gaps) {
+				t.Errorf("%v, %q, %v", got, gaps, err)
+			}
+		})
+	}
+}
+
+// TestSalvageUnreadable has bytes that cannot be read. Replay ends with the error of the disk, and
+// for Salvage they are damage.
+func TestSalvageUnreadable(t *testing.T) {
+	sample := build(t)
+	second, third := int64(sample.groups[1]), int64(sample.groups[2])
+	for _, test := range []struct {
+		name     string
+		from, to int64 // of the first file
+		alone    bool
+		want     []uint64
+		gaps     []string
+	}{
+		{"the header", 0, 1, false, []uint64{6}, []string{"5 are lost, numbers 1 to 5"}},
+		{"the header of the last file", 0, 1, true, nil, []string{"any from number 1 on are lost, and nothing tells how many"}},
+		{"a group", second, second + 1, false, []uint64{1, 5, 6}, []string{"3 are lost, numbers 2 to 4"}},
+		{"a group before the last", second, second + 1, true, []uint64{1, 5}, []string{"3 are lost, numbers 2 to 4"}},
+		{"the last group", third, third + 1, true, []uint64{1, 2, 3, 4},
+			[]string{"any from number 5 on are lost, and nothing tells how many"}},
+		{"all groups", headerSize, 1 << 20, false, []uint64{6}, []string{"5 are lost, numbers 1 to 5"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			b := build(t)
+			if test.alone {
+				b.alone(t)
+			}
+			broken := options(t, b.dir, func(op vfs.Op) error {
+				if op.Kind == vfs.OpRead && op.Name == "wal/00000001.wal" && op.Off < test.to && test.from < op.Off+int64(op.Len) {
+					return syscall.EIO
+				}
+				return nil
+			})
+			got, gaps, _, err := salvage(t, broken, 0, 0)
+			if err != nil || !slices.Equal(got, test.want) || !slices.Equal(gaps, test.gaps) {
+				t.Errorf("%v, %q, %v", got, gaps, err)
+			}
+			if _, _, err := replay(t, broken, 0); (gaps != nil) != (err != nil) || errors.Is(err, fileformat.ErrCorrupt) {
+				t.Errorf("replay: %v", err)
 			}
 		})
 	}
@@ -121,7 +226,7 @@ func TestSalvageBitFlips(t *testing.T) {
 			d := slices.Clone(b.bytes)
 			d[off] ^= 1 << (off % 8)
 			ok(t, os.WriteFile(b.path, d, 0o600))
-			got, gaps, tail, err := salvage(t, b.o, 0)
+			got, gaps, tail, err := salvage(t, b.o, 0, 0)
 			sizes, whole, damage := replay(t, b.o, 0)
 			switch {
 			case err != nil || len(gaps) > 1 || (damage == nil) != (gaps == nil):

@@ -121,19 +121,11 @@ func (db *Engine) catchUp(ctx context.Context, m *manifest.Manifest, view *vfs.F
 		}
 		return db.replay(lsn, record)
 	})
-	if err == nil {
-		err = EndOfLog(db.tip().LSN, m)
+	if last := db.tip().LSN; err == nil && last != m.Batch {
+		err = &fileformat.CorruptError{File: WALDir, Offset: -1,
+			Err: fmt.Errorf("the log ends with batch %d, version %d with %d", last, m.Number, m.Batch)}
 	}
 	return err
-}
-
-// EndOfLog returns an error if the log of a version does not end with its last batch.
-func EndOfLog(last uint64, m *manifest.Manifest) error {
-	if last == m.Batch {
-		return nil
-	}
-	return &fileformat.CorruptError{File: WALDir, Offset: -1,
-		Err: fmt.Errorf("the log ends with batch %d, version %d with %d", last, m.Number, m.Batch)}
 }
 
 // ManifestName returns the name of the manifest of a version.

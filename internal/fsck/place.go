@@ -99,29 +99,28 @@ func newest(root *vfs.FS, numbers []uint64) (*place, error) {
 	return nil, errors.Join(rejected...)
 }
 
-// log calls fn with the batches that only the log has, and lost with those that cannot be read.
-func (p *place) log(s meta.State, fn func(lsn uint64, record []byte) error, lost func(wal.Gap)) error {
+// log calls fn with the batches that only the log has, and lost with those that cannot be read, or
+// in which fn finds damage.
+func (p *place) log(s meta.State, fn func(engine.Batch) error, lost func(wal.Gap)) error {
+	last := uint64(0)
+	if p.version != nil {
+		last = p.version.Batch
+	}
 	o := wal.Options{FS: p.fs, DB: s.DB, ReadOnly: true}
-	if p.version == nil {
-		_, err := wal.Salvage(o, s.Applied, fn, lost)
-		return err
-	}
-	end := s.Applied // the last batch that was read or counted
-	tail, err := wal.Salvage(o, s.Applied, fn, func(g wal.Gap) {
-		if g.Last == 0 {
-			g.Last = p.version.Batch
+	_, err := wal.Salvage(o, s.Applied, last, func(lsn uint64, b []byte) error {
+		batch, err := engine.DecodeRecord(b)
+		if err != nil {
+			err = engine.BadBatch(lsn, err)
+		} else {
+			err = fn(batch)
 		}
-		end = g.Last
-		lost(g)
-	})
-	if err != nil {
-		return err
-	}
-	if end = max(end, tail.Last); end < p.version.Batch {
-		lost(wal.Gap{First: end + 1, Last: p.version.Batch, Err: engine.EndOfLog(end, p.version)})
+		if !errors.Is(engine.Translate(err), fileformat.ErrCorrupt) {
+			return err
+		}
+		lost(wal.Gap{First: lsn, Last: lsn, Err: err})
 		return nil
-	}
-	return engine.EndOfLog(end, p.version)
+	}, lost)
+	return err
 }
 
 // gapOf describes lost batches.

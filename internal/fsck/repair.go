@@ -423,37 +423,18 @@ func (r *repairer) logged() error {
 	if err := r.flush(); err != nil {
 		return err
 	}
-	lose := func(g wal.Gap) {
-		r.report.lose(Lost{What: "document", Reason: fmt.Sprintf(
-			"of the batches that only the log has, %v: what was replaced or deleted there may be back", g)})
-	}
-	err := r.place.log(r.state, func(lsn uint64, b []byte) error {
-		batch, err := engine.DecodeRecord(b)
-		if err != nil {
-			err = engine.BadBatch(lsn, err)
-		} else {
-			err = r.replay(batch.Ops)
-		}
-		if !errors.Is(engine.Translate(err), fileformat.ErrCorrupt) {
-			return err
-		}
-		r.report.problem(err)
-		lose(wal.Gap{First: lsn, Last: lsn})
-		return nil
-	}, func(g wal.Gap) {
+	return r.place.log(r.state, r.replay, func(g wal.Gap) {
 		r.report.problem(g.Err)
-		lose(g)
+		if g.First > 0 {
+			r.report.lose(Lost{What: "document", Reason: fmt.Sprintf(
+				"of the batches that only the log has, %v: what was replaced or deleted there may be back", g)})
+		}
 	})
-	if errors.Is(engine.Translate(err), fileformat.ErrCorrupt) { // the log is no directory
-		r.report.problem(err)
-		lose(wal.Gap{First: r.state.Applied + 1})
-		return nil
-	}
-	return err
 }
 
-func (r *repairer) replay(ops []engine.Op) error {
-	for _, o := range ops {
+// replay applies a batch.
+func (r *repairer) replay(b engine.Batch) error {
+	for _, o := range b.Ops {
 		name, known := r.names[o.Coll]
 		switch {
 		case o.Kind == engine.OpDefine:
