@@ -67,29 +67,32 @@ var errNotHeader = errors.New("file header is damaged")
 
 // decodeHeader checks a header of 4 KiB by itself, not against the file's name or size.
 func decodeHeader(b []byte) (h fileHeader, err error) {
-	v, d, _, err := fileformat.OpenHeader(fileMagic, b)
+	v, _, _, err := fileformat.OpenHeader(fileMagic, b)
 	if err != nil {
 		return h, errNotHeader
 	}
-	h.crc = le.Uint32(b[fileformat.HeaderCRC:])
-	switch v {
-	case version:
-		h.align = groupAlign
-	case unpaged:
-		h.align = sector
-	default:
+	if v != version && v != unpaged {
 		return h, fmt.Errorf("%w %d", fileformat.ErrVersion, v)
 	}
-	d.U32() // zero
-	copy(h.db[:], d.Raw(len(h.db)))
-	h.seq = d.U64()
-	h.base = d.U64()
-	h.size = d.U64()
-	h.salt = d.U32()
-	if h.base == 0 || h.size < headerSize || h.size > maxFile {
+	if h = headerFields(b); h.base == 0 || h.size < headerSize || h.size > maxFile {
 		return h, errNotHeader
 	}
 	return h, nil
+}
+
+// headerFields decodes a header without a look at its checksum.
+func headerFields(b []byte) (h fileHeader) {
+	copy(h.db[:], b[16:])
+	h.seq = le.Uint64(b[32:])
+	h.base = le.Uint64(b[40:])
+	h.size = le.Uint64(b[48:])
+	h.salt = le.Uint32(b[56:])
+	h.crc = le.Uint32(b[fileformat.HeaderCRC:])
+	h.align = groupAlign
+	if le.Uint32(b[8:]) == unpaged {
+		h.align = sector
+	}
+	return h
 }
 
 // frameHeader precedes every payload.

@@ -75,7 +75,7 @@ type Tail struct {
 type file struct {
 	name string
 	fileHeader
-	there int64 // bytes of the file, at most its size; 0 if the header does not say which records it has
+	there int64 // bytes of the file, at most its size; 0 if nothing tells which records it has
 	err   error // damage of the header or the size, or why the header could not be read: Replay returns it
 }
 
@@ -174,6 +174,7 @@ func (f *file) readHeader(o *Options) error {
 		return nil
 	case err != nil:
 		corrupt(0, "%w", err)
+		f.believe(headerFields(b), in, size, o)
 		return nil
 	case h.db != o.DB:
 		corrupt(16, "belongs to database %x, not %x", h.db, o.DB)
@@ -188,6 +189,22 @@ func (f *file) readHeader(o *Options) error {
 	f.fileHeader, f.there = h, min(size, int64(h.size))
 	return nil
 }
+
+// believe takes the fields of a damaged header if the first frame bears them out: the salt, by its
+// checksum. It says itself which record it has, and continues the checksum that the header had.
+func (f *file) believe(h fileHeader, in *vfs.File, size int64, o *Options) {
+	b := make([]byte, frameSize)
+	if _, err := in.ReadAt(b, headerSize); err != nil || h.db != o.DB {
+		return
+	}
+	if first, ok := decodeFrame(b, h.salt); ok && first.lsn > 0 {
+		h.seq, h.base, h.crc = f.seq, first.lsn, first.prev
+		f.fileHeader, f.there = h, min(size, maxFile)
+	}
+}
+
+// cut reports whether bytes of the file are missing.
+func (f *file) cut() bool { return uint64(f.there) < f.size }
 
 // Replay calls fn for every record with an LSN above after, in order and without omission. payload
 // is valid during the call only. An error of fn ends the replay and is returned as it is. Replay

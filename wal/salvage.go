@@ -1,7 +1,6 @@
 package wal
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -205,9 +204,12 @@ func (p *part) pass() (more bool, err error) {
 			}
 		}
 		if p.w == nil { // the log ends here, as far as can be seen
-			if unseen := cmp.Or(p.file.err, r.hole(r.off, r.size)); unseen != nil {
-				p.lose(unseen)
-			} else if torn {
+			switch hole := r.hole(r.off, r.size); {
+			case hole != nil:
+				p.lose(hole)
+			case p.file.cut():
+				p.lose(p.file.err)
+			case torn:
 				p.tail.Torn, p.tail.TornFile, p.tail.TornOffset = true, p.file.name, r.off
 			}
 			return false, nil
@@ -221,7 +223,7 @@ func (p *part) pass() (more bool, err error) {
 	damage := r.damaged(proof)
 	if hole := r.hole(r.off, at); hole != nil {
 		damage = hole
-	} else if at == r.size && p.file.err != nil {
+	} else if at == r.size && p.file.cut() {
 		damage = p.file.err
 	}
 	if at == r.size {
