@@ -66,8 +66,9 @@ func (t *tool) models(standard *embed.Config) *vectorize.Models {
 }
 
 // create opens a collection for writing, with the model that the flags name or its own, and creates
-// it if necessary. A model that cannot be opened leaves nothing behind.
-func (f *embedding) create(ctx context.Context, t *tool, c collection, s schema,
+// it if necessary. Before that it calls begin, which waits for something to write. A model that
+// cannot be opened, and an error of begin, leave nothing behind.
+func (f *embedding) create(ctx context.Context, t *tool, c collection, s schema, begin func() error,
 	fn func(*db.DB, *vectorize.Collection) error) error {
 	model, err := f.config()
 	if err != nil {
@@ -76,7 +77,10 @@ func (f *embedding) create(ctx context.Context, t *tool, c collection, s schema,
 	models := t.models(model)
 	prepare := func() error {
 		if model == nil {
-			return f.needsPin(c.Collection)
+			if err := f.needsPin(c.Collection); err != nil {
+				return err
+			}
+			return begin()
 		}
 		resolved, err := models.Resolve(ctx, *model)
 		if err != nil {
@@ -87,7 +91,7 @@ func (f *embedding) create(ctx context.Context, t *tool, c collection, s schema,
 				embed.ErrMismatch, f.Embed)
 		}
 		*model = resolved
-		return nil
+		return begin()
 	}
 	return c.create(ctx, s, prepare, func(vdb *db.DB, coll *db.Collection) error {
 		vectors, err := f.pin(ctx, t, models, model, coll)

@@ -61,8 +61,12 @@ func (c *importCmd) Run(ctx context.Context, t *tool) error {
 	if err != nil {
 		return err
 	}
-	return c.embedding.create(ctx, t, c.collection, c.schema, func(vdb *db.DB, vectors *vectorize.Collection) error {
-		report, err := c.load(ctx, t, vectors, src)
+	next, end := iter.Pull2(src.Documents(ctx))
+	defer end()
+	from := &begun{Source: src, next: next}
+	begin := func() error { return from.begin(ctx) }
+	write := func(vdb *db.DB, vectors *vectorize.Collection) error {
+		report, err := c.load(ctx, t, vectors, from)
 		// Documents imported before an error stay, and are counted.
 		seconds := time.Since(start).Seconds()
 		if err == nil {
@@ -89,7 +93,8 @@ func (c *importCmd) Run(ctx context.Context, t *tool) error {
 		}{report.Added, report.Updated, report.Unchanged, report.Skipped, seconds, due, left.Seconds()},
 			"added %s, updated %s, unchanged %s, skipped %s in %.1f s%s",
 			count(report.Added), count(report.Updated), count(report.Unchanged), count(report.Skipped), seconds, later))
-	})
+	}
+	return c.embedding.create(ctx, t, c.collection, c.schema, begin, write)
 }
 
 // graphs builds the graphs that are missing, if the command waits for them. Otherwise it returns
@@ -130,14 +135,14 @@ func about(d time.Duration) string {
 	return fmt.Sprintf("%.0f min", d.Minutes())
 }
 
-// open opens the source. It returns nil for a cache that does not exist.
+// open opens the source. A cache that does not exist is empty.
 func (c *importCmd) open(t *tool) (exchange.Source, error) {
 	if c.Source == "-" {
 		return exchange.Stream(t.in, inputName(c.Source)), nil
 	}
 	if _, err := os.Stat(c.Source); errors.Is(err, fs.ErrNotExist) && c.wantsCache() {
 		t.notef("warning: there is no cache %s: nothing to import", c.Source)
-		return nil, nil
+		return exchange.Stream(strings.NewReader(""), c.Source), nil
 	}
 	if c.Format == formatParquet || c.Format == exchange.Auto && isParquet(c.Source) {
 		if c.Texts+c.Metadata+c.Documents != "" {
@@ -156,9 +161,6 @@ const importBatch = 200
 
 func (c *importCmd) load(ctx context.Context, t *tool, coll *vectorize.Collection,
 	src exchange.Source) (exchange.Report, error) {
-	if src == nil {
-		return exchange.Report{}, nil
-	}
 	p := t.progress("import", src.Total)
 	defer p.end()
 	in := &contents{Source: src}
@@ -184,6 +186,56 @@ func (c *importCmd) load(ctx context.Context, t *tool, coll *vectorize.Collectio
 			inputName(c.Source))
 	}
 	return report, err
+}
+
+// begun is a source of which begin reads the first documents. It can be read once.
+type begun struct {
+	exchange.Source
+	next  func() (*exchange.ImportedDocument, error, bool)
+	first []item
+}
+
+// An item is what a source yields.
+type item struct {
+	doc *exchange.ImportedDocument
+	err error
+}
+
+// begin reads what the first batch needs, or less of large documents. The error is of ctx, or of a
+// source that fails at its first document: nothing would be written.
+func (s *begun) begin(ctx context.Context) error {
+	const documents, bytes = 1000, 8 << 20
+	for size := 0; len(s.first) < documents && size < bytes; {
+		doc, err, ok := s.next()
+		if !ok {
+			break
+		}
+		if err != nil && len(s.first) == 0 {
+			return err
+		}
+		s.first = append(s.first, item{doc, err})
+		if err == nil {
+			size += 4*len(doc.Document.Vector) + len(doc.Document.Text)
+		}
+	}
+	return ctx.Err()
+}
+
+// Documents implements exchange.Source.
+func (s *begun) Documents(ctx context.Context) iter.Seq2[*exchange.ImportedDocument, error] {
+	return func(yield func(*exchange.ImportedDocument, error) bool) {
+		for _, i := range s.first {
+			if !yield(i.doc, i.err) {
+				return
+			}
+		}
+		s.first = nil
+		for ctx.Err() == nil {
+			if doc, err, ok := s.next(); !ok || !yield(doc, err) {
+				return
+			}
+		}
+	}
 }
 
 // contents is a source that notes whether any document has a text or a vector.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
+	"sync"
 
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/exchange"
@@ -31,12 +33,23 @@ func (c *putCmd) Run(ctx context.Context, t *tool) error {
 		return err
 	}
 	defer in.Close()
-	return c.embedding.create(ctx, t, c.collection, c.schema, func(_ *db.DB, to *vectorize.Collection) error {
-		ctx, stop := context.WithCancel(ctx)
-		defer stop()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	next, end := iter.Pull(func(yield func([]inputLine) bool) { // reads nothing before the first call
+		grouped(ctx, documents(ctx, in, inputName(c.File)))(yield)
+	})
+	defer end()
+	first := sync.OnceValues(next)
+	begin := func() error {
+		if lines, ok := first(); ok {
+			return lines[0].err
+		}
+		return ctx.Err()
+	}
+	return c.embedding.create(ctx, t, c.collection, c.schema, begin, func(_ *db.DB, to *vectorize.Collection) error {
 		written := 0
 		var failed error
-		for lines := range grouped(ctx, documents(ctx, in, inputName(c.File))) {
+		for lines, ok := first(); ok; lines, ok = next() {
 			var n int
 			n, failed = c.write(ctx, t, to, lines)
 			if written += n; failed != nil {

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -171,6 +172,54 @@ func TestInputInterrupted(t *testing.T) {
 	}
 	if n := count(t, dir, "c"); n != 1 {
 		t.Errorf("%d documents, want 1", n)
+	}
+}
+
+// A verb that ends before it has a document makes neither a database nor a collection.
+func TestInputWithoutDocuments(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "t.vdb")
+	if status := run(t.Context(), []string{"put", dir, "c"}, strings.NewReader(`{"id":"a"}`), io.Discard, t.Output()); status != statusOK {
+		t.Fatal("no database")
+	}
+	for name, test := range map[string]struct {
+		verb, file []string // around the names of the database and the collection
+		input      string
+		interrupt  bool
+	}{
+		"import, interrupted": {[]string{"import"}, []string{"-"}, `{"id":"b"}` + "\n" + `{"id":"c"}`, true},
+		"import, bad line":    {[]string{"import"}, []string{"-"}, `{"id":`, false},
+		"put, interrupted":    {[]string{"put"}, nil, `{"id":`, true},
+		"put, bad line":       {[]string{"put"}, nil, `{"id":`, false},
+	} {
+		for where, at := range map[string]string{"no database": filepath.Join(t.TempDir(), "new.vdb"), "no collection": dir} {
+			t.Run(name+", "+where, func(t *testing.T) {
+				ctx, interrupt := context.WithCancel(t.Context())
+				defer interrupt()
+				s := start(ctx, t, slices.Concat(test.verb, []string{at, "new"}, test.file)...)
+				go func() {
+					for s.out.Scan() { // otherwise its output would block it
+					}
+				}()
+				if _, err := io.WriteString(s.in, test.input); err != nil {
+					t.Fatal(err)
+				}
+				if test.interrupt {
+					interrupt()
+				} else {
+					s.in.Close()
+				}
+				if status := <-s.status; status != statusError || test.interrupt != strings.HasPrefix(s.report.String(), "vecbolt: interrupted: ") {
+					t.Errorf("status %d: %s", status, &s.report)
+				}
+				var names bytes.Buffer
+				if status := run(t.Context(), []string{"collections", dir}, nil, &names, &names); status != statusOK || strings.Contains(names.String(), "new") {
+					t.Errorf("status %d: %s", status, &names)
+				}
+				if _, err := os.Stat(at); at != dir && !errors.Is(err, fs.ErrNotExist) {
+					t.Errorf("a database was made, or %v", err)
+				}
+			})
+		}
 	}
 }
 
