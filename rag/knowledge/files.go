@@ -123,7 +123,8 @@ func (e *Engine) reading(ctx context.Context, name string, f func(r *reader) err
 // be read, with the reasons: they have no document there, or one with their previous content.
 const brokenFiles = "broken"
 
-// Bounds of a stored list, in bytes: it has to fit into the metadata of a collection.
+// Bounds of a stored list and its reasons, in bytes: it has to fit into the metadata of a
+// collection, and the reasons for rows into the record of their file.
 const (
 	maxReason = 300
 	maxBroken = 512 << 10
@@ -138,12 +139,17 @@ func (l *learner) brokenFiles(before any) []any {
 	var list []any // pairs, flat: metadata have no lists in lists
 	bytes := 0
 	for _, u := range append(l.broken, slices.DeleteFunc(listOf(before), func(u Unread) bool { return covered(u.File) })...) {
-		reason := strings.ToValidUTF8(u.Reason[:min(len(u.Reason), maxReason)], "")
+		reason := brief(u.Reason)
 		if bytes += len(u.File) + len(reason); len(list) < 2*maxUnread && bytes <= maxBroken {
 			list = append(list, u.File, reason)
 		}
 	}
 	return list
+}
+
+// brief cuts a reason to the length that is stored.
+func brief(reason string) string {
+	return strings.ToValidUTF8(reason[:min(len(reason), maxReason)], "")
 }
 
 // covers reports whether a path names an unread file, or a directory above it.

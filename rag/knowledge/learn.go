@@ -16,6 +16,7 @@ import (
 	"os"
 	slashpath "path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -79,10 +80,10 @@ type Unread struct {
 // Learn brings a base up to date with the files below some paths. It reads, splits, embeds and
 // indexes new and changed files, removes deleted and ignored ones and leaves unchanged ones alone.
 // Each file is replaced atomically: after an interruption the next call continues where this one
-// stopped. If a file cannot be read, stored or embedded, its previous content stays in the base. A
-// base is created when its first files are written; an error before that leaves no base. While
-// another run learns the base, in this process or another, Learn waits; if ctx ends first, the
-// error matches db.ErrLocked as well.
+// stopped. If a file cannot be read, stored or embedded, its previous content stays in the base; of
+// a file of rows, those that can be are learnt. A base is created when its first files are written;
+// an error before that leaves no base. While another run learns the base, in this process or
+// another, Learn waits; if ctx ends first, the error matches db.ErrLocked as well.
 func (e *Engine) Learn(ctx context.Context, name string, o LearnOptions) (*Report, error) {
 	start := time.Now()
 	if len(o.Paths) == 0 {
@@ -204,6 +205,8 @@ type learner struct {
 type change struct {
 	id        string
 	docs      []db.Document
+	rows      []int        // of docs; nil if the file is no list of rows
+	unread    reasons      // why rows of the file are not in docs
 	before    int          // chunks before the update
 	duplicate *db.Document // an existing file with the same content, if this file is new
 	record    db.Metadata
@@ -616,6 +619,7 @@ const (
 	fileSplitter = "splitter" // how the file was split
 	fileChunks   = "chunks"   // number of chunks
 	fileUnread   = "unread"   // reasons why the file or rows of it have no text, as a list
+	fileRefused  = "refused"  // true: the provider refused rows, and the next run tries them again
 )
 
 // stdin is the path of the standard input, and the id of the document read from it.
@@ -688,7 +692,7 @@ func (l *learner) read(id string, r io.Reader) error {
 	default:
 		n, _ := old.Metadata[fileChunks].(int64)
 		before = int(n)
-		if old.Metadata[fileHash] == hash && old.Metadata[fileSplitter] == how {
+		if old.Metadata[fileHash] == hash && old.Metadata[fileSplitter] == how && old.Metadata[fileRefused] == nil {
 			l.report.Files++
 			l.report.Skipped++
 			l.report.Chunks += before
@@ -697,25 +701,20 @@ func (l *learner) read(id string, r io.Reader) error {
 			return nil
 		}
 	}
-	docs, unread, err := l.split(id, content)
-	if err != nil {
-		return err
+	c, err := l.split(id, content)
+	if c == nil || err != nil {
+		return err // unreadable: the previous content stays
 	}
-	if docs == nil {
-		return nil // unreadable: the previous content stays
-	}
-	if err := validID(chunkID(id, len(docs))); err != nil { // too long for the ids of its chunks
+	if err := validID(chunkID(id, len(c.docs))); err != nil { // too long for the ids of its chunks
 		l.skip(id, err)
 		return nil
 	}
-	record := db.Metadata{fileHash: hash, fileSplitter: how, fileChunks: int64(len(docs))}
-	if len(unread) > 0 {
-		record[fileUnread] = unread
-	}
-	c := change{id: id, docs: docs, before: before, duplicate: duplicate, record: record}
+	c.before, c.duplicate = before, duplicate
+	c.record = db.Metadata{fileHash: hash, fileSplitter: how}
+	c.complete()
 	var b db.Batch
 	c.write(&b, l.current)
-	c.bytes = b.Size() + 4*l.config.Embedding.Dimensions*len(docs)
+	c.bytes = b.Size() + 4*l.config.Embedding.Dimensions*len(c.docs)
 	err = b.Err()
 	if err == nil && c.bytes > maxChange {
 		err = fmt.Errorf("%w: its chunks take %d bytes, the limit is %d", load.ErrTooLarge, c.bytes, maxChange)
@@ -724,14 +723,13 @@ func (l *learner) read(id string, r io.Reader) error {
 		l.skip(id, err)
 		return nil
 	}
-	l.unread(id, unread)
 	if l.bytes+c.bytes > maxChange {
 		if err := l.write(); err != nil {
 			return err
 		}
 	}
-	l.pending = append(l.pending, c)
-	l.texts += len(docs)
+	l.pending = append(l.pending, *c)
+	l.texts += len(c.docs)
 	l.bytes += c.bytes
 	if l.texts >= 4*l.config.Embedding.BatchSize { // enough for requests in parallel
 		return l.write()
@@ -779,75 +777,100 @@ func (l *learner) write() error {
 	for i := range files {
 		l.report.Files++
 		l.report.Chunks += len(files[i].docs)
+		l.unread(files[i].id, files[i].unread.list())
 	}
 	return nil
 }
 
 func chunkID(file string, i int) string { return fmt.Sprintf("%s#%d", file, i) }
 
-// split reads a file and divides it into chunks. It returns nil if the file cannot be read or
-// stored, and the reasons why rows of it, or its pages, have no text or cannot be stored.
-func (l *learner) split(id string, content []byte) (docs []db.Document, unread []any, err error) {
-	const most = 20 // reasons that are kept with a file
-	docs = []db.Document{}
-	rows := 0
-	skipRow := func(row int, err error) {
-		if rows++; rows < most {
-			unread = append(unread, fmt.Sprintf("row %d: %s", row, reasonOf(err)))
-		}
+// reasons are why a file, or rows of it, were not read.
+type reasons struct {
+	first []any // as they are kept with the file
+	rows  int   // whose reasons are in first
+	more  int   // rows with other reasons
+}
+
+// row adds the reason for a row.
+func (r *reasons) row(row int, err error) {
+	const most = 19
+	if r.rows == most {
+		r.more++
+		return
 	}
+	r.rows++
+	r.first = append(r.first, brief(rowReason(row, err).Error()))
+}
+
+// list returns the first reasons, and the number of rows that have others.
+func (r *reasons) list() []any {
+	if r.more > 0 {
+		return append(slices.Clip(r.first), fmt.Sprintf("%d rows more", r.more))
+	}
+	return r.first
+}
+
+// rowReason returns the reason why a row is not read, in valid UTF-8.
+func rowReason(row int, err error) error { return fmt.Errorf("row %d: %s", row, reasonOf(err)) }
+
+// split reads a file and divides it into chunks. It returns nil if the file cannot be read or
+// stored. The change has the reasons why rows of it, or its pages, have no text or cannot be
+// stored.
+func (l *learner) split(id string, content []byte) (*change, error) {
+	c := &change{id: id}
 	var refusal error // of the first row that cannot be stored
 	for doc, err := range load.Read(l.ctx, id, bytes.NewReader(content), l.o.Load) {
 		var skip *load.SkipError
 		if errors.As(err, &skip) {
 			if skip.Row > 0 {
-				skipRow(skip.Row, skip.Err)
+				c.unread.row(skip.Row, skip.Err)
 				continue
 			}
 			if errors.Is(err, load.ErrEmpty) { // readable but empty: the previous content is removed
-				unread = append(unread, skip.Err.Error())
+				c.unread.first = append(c.unread.first, skip.Err.Error())
 				break
 			}
 			l.skip(id, err)
-			return nil, nil, nil
+			return nil, nil
 		}
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		s, err := l.config.splitter(doc, l.embedder, l.opts.Tokens.Count)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		chunks, err := s.Split(l.ctx, doc.Text)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		before := len(docs)
-		for _, c := range chunks {
-			d := db.Document{ID: chunkID(id, len(docs)), Text: c.Text, Metadata: metadata(id, doc, c, len(docs))}
+		before := len(c.docs)
+		for _, chunk := range chunks {
+			n := len(c.docs)
+			d := db.Document{ID: chunkID(id, n), Text: chunk.Text, Metadata: metadata(id, doc, chunk, n)}
 			if err = storable(d); err != nil {
-				docs = docs[:before]
+				c.docs = c.docs[:before]
 				break
 			}
-			docs = append(docs, d)
+			c.docs = append(c.docs, d)
+		}
+		for doc.Row > 0 && len(c.rows) < len(c.docs) {
+			c.rows = append(c.rows, doc.Row)
 		}
 		switch {
 		case err != nil && doc.Row == 0:
 			l.skip(id, err)
-			return nil, nil, nil
+			return nil, nil
 		case err != nil:
-			skipRow(doc.Row, err)
-			refusal = cmp.Or(refusal, fmt.Errorf("row %d: %w", doc.Row, err))
+			c.unread.row(doc.Row, err)
+			refusal = cmp.Or(refusal, rowReason(doc.Row, err))
 		}
 	}
-	if len(docs) == 0 && refusal != nil {
+	if len(c.docs) == 0 && refusal != nil {
 		l.skip(id, refusal)
-		return nil, nil, nil
+		return nil, nil
 	}
-	if rows >= most {
-		unread = append(unread, fmt.Sprintf("%d rows more", rows-most+1))
-	}
-	return docs, unread, nil
+	return c, nil
 }
 
 // storable returns the reason why the database would refuse a document.
@@ -920,29 +943,73 @@ func (l *learner) duplicate(hash string) (*db.Document, error) {
 	return l.before[hash], nil
 }
 
-// embed gives every chunk of some files a vector, and returns the files. If the provider refuses a
-// text, the file with it is skipped and the others are returned.
+// embed gives every chunk of some files a vector, and returns the files. A row with a text that the
+// provider refuses is left out of its file, and another file with such a text is skipped.
 func (l *learner) embed(files []change) ([]change, error) {
-	err := l.vectors(files)
-	if !refused(err) {
-		return files, err
-	}
-	// A wrong key or setting, or a broken server, gives the same answer to every text. So try
-	// another one, which no cache has.
-	if _, other := l.embedder.Embed(l.ctx, rand.Text()); other != nil {
-		return nil, err
-	}
-	if len(files) == 1 {
-		l.skip(files[0].id, err)
-		return nil, nil
-	}
-	half := len(files) / 2
-	first, err := l.embed(files[:half:half])
+	docs, err := l.unembedded(files)
 	if err != nil {
 		return nil, err
 	}
-	rest, err := l.embed(files[half:])
-	return append(first, rest...), err
+	refusals := map[*db.Document]error{}
+	if err := l.vectors(docs, refusals); err != nil || len(refusals) == 0 {
+		return files, err
+	}
+	var taken []change
+	for _, c := range files {
+		if err := c.leaveOut(refusals); err != nil {
+			l.skip(c.id, err)
+			continue
+		}
+		taken = append(taken, c)
+	}
+	return taken, nil
+}
+
+// leaveOut removes rows with a text that the provider refused. The error has such
+// a text, if the file has no rows or none would be left.
+func (c *change) leaveOut(refusals map[*db.Document]error) error {
+	out := map[int]bool{}
+	var first error
+	for i := range c.docs {
+		err := refusals[&c.docs[i]]
+		switch {
+		case err == nil:
+			continue
+		case c.rows == nil:
+			return fmt.Errorf("the passage %.60q: %w", c.docs[i].Text, err)
+		}
+		if row := c.rows[i]; !out[row] {
+			out[row] = true
+			c.unread.row(row, err)
+			first = cmp.Or(first, rowReason(row, err))
+		}
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	docs, rows := c.docs, c.rows
+	c.docs, c.rows = nil, nil
+	for i, d := range docs {
+		if !out[rows[i]] {
+			d.ID = chunkID(c.id, len(c.docs))
+			d.Metadata[rag.FieldChunkIndex] = int64(len(c.docs))
+			c.docs, c.rows = append(c.docs, d), append(c.rows, rows[i])
+		}
+	}
+	if len(c.docs) == 0 {
+		return first
+	}
+	c.record[fileRefused] = true
+	c.complete()
+	return nil
+}
+
+// complete gives the record of the file the number of its chunks, and the reasons.
+func (c *change) complete() {
+	c.record[fileChunks] = int64(len(c.docs))
+	if unread := c.unread.list(); len(unread) > 0 {
+		c.record[fileUnread] = unread
+	}
 }
 
 // refused reports whether a provider answered that it does not embed some texts, for example
@@ -960,9 +1027,9 @@ func refused(err error) bool {
 	return false
 }
 
-// vectors gives every chunk of some files a vector. It reuses the vector of a chunk of the same
-// files, or of files with the same content, that has the same text and header, and embeds the rest.
-func (l *learner) vectors(files []change) error {
+// unembedded returns the chunks of some files that are to be embedded. The others get the vector of
+// a chunk of the same files, or of files with the same content, that has the same text and header.
+func (l *learner) unembedded(files []change) (missing []*db.Document, err error) {
 	var docs []*db.Document
 	var ids []string // of chunks that may have the same text
 	for _, c := range files {
@@ -977,34 +1044,57 @@ func (l *learner) vectors(files []change) error {
 	known := map[string][]float32{}
 	old, err := l.chunks.GetMany(l.ctx, ids, db.Everything)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, d := range old {
 		if d != nil {
 			known[rag.Embedded(d.Text, d.Metadata)] = d.Vector
 		}
 	}
-	var texts []string
-	var missing []*db.Document
 	for _, d := range docs {
-		text := rag.Embedded(d.Text, d.Metadata)
-		if vec := known[text]; len(vec) == l.config.Embedding.Dimensions {
+		if vec := known[rag.Embedded(d.Text, d.Metadata)]; len(vec) == l.config.Embedding.Dimensions {
 			d.Vector = vec
 			continue
 		}
-		texts, missing = append(texts, text), append(missing, d)
+		missing = append(missing, d)
 	}
-	if len(texts) == 0 {
+	return missing, nil
+}
+
+// vectors embeds chunks. If the provider refuses a request, the halves are tried one after the
+// other until the refused text is alone: the error need not name it.
+func (l *learner) vectors(docs []*db.Document, refusals map[*db.Document]error) error {
+	if len(docs) == 0 {
 		return nil
+	}
+	texts := make([]string, len(docs))
+	for i, d := range docs {
+		texts[i] = rag.Embedded(d.Text, d.Metadata)
 	}
 	start := time.Now()
 	vecs, err := l.embedder.EmbedBatch(l.ctx, texts)
+	if refused(err) {
+		// A wrong key or setting, or a broken server, gives the same answer to every text. So try
+		// another one, which no cache has.
+		if _, other := l.embedder.Embed(l.ctx, rand.Text()); other != nil {
+			return err
+		}
+		if len(docs) == 1 {
+			refusals[docs[0]] = err
+			return nil
+		}
+		half := len(docs) / 2
+		if err := l.vectors(docs[:half], refusals); err != nil {
+			return err
+		}
+		return l.vectors(docs[half:], refusals)
+	}
 	if err != nil {
 		return err
 	}
 	l.opts.Logger.InfoContext(l.ctx, "embedded", "base", l.config.Name, "texts", len(texts), "provider", l.embedder.Provider(),
 		"model", l.embedder.Model(), "dimensions", l.config.Embedding.Dimensions, "took", time.Since(start))
-	for i, d := range missing {
+	for i, d := range docs {
 		d.Vector = vecs[i]
 	}
 	l.report.Embedded += len(texts)

@@ -10,6 +10,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -456,7 +457,8 @@ func (l *learner) portion(old *reader, after string) (last string, more bool, er
 
 // same reports whether two file records are equal.
 func same(a, b db.Metadata) bool {
-	return a[fileHash] == b[fileHash] && a[fileSplitter] == b[fileSplitter] && a[fileChunks] == b[fileChunks]
+	return a[fileHash] == b[fileHash] && a[fileSplitter] == b[fileSplitter] && a[fileChunks] == b[fileChunks] &&
+		reflect.DeepEqual(a[fileUnread], b[fileUnread])
 }
 
 // A side is one of the two models of a comparison.

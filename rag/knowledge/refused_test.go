@@ -5,10 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vecbolt/vecbolt/rag"
 	"github.com/vecbolt/vecbolt/rag/embed"
 )
 
@@ -92,6 +96,7 @@ type choosy struct {
 	embed.Embedder
 	status int
 	any    bool // refuses all texts
+	takes  bool // refuses none
 }
 
 func (c *choosy) Provider() string { return "counting" }
@@ -105,10 +110,23 @@ func (c *choosy) Embed(ctx context.Context, text string) ([]float32, error) {
 }
 
 func (c *choosy) EmbedBatch(ctx context.Context, texts []string) ([][]float32, error) {
-	if c.any || slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(text, "long") }) {
+	if c.any || !c.takes && slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(text, "long") }) {
 		return nil, &embed.Error{Kind: embed.ErrProvider, Status: c.status, Err: errors.New("input too long")}
 	}
 	return c.Embedder.EmbedBatch(ctx, texts)
+}
+
+// provide makes c the provider of the bases.
+func (f *fixture) provide(c *choosy) {
+	f.opts.Providers = embed.NewRegistry()
+	err := f.opts.Providers.Register(embed.Provider{Name: "counting", Capabilities: embed.Capabilities{Dimensions: true},
+		Open: func(_ context.Context, cfg embed.Config, _ *embed.Options) (e embed.Embedder, err error) {
+			c.Embedder, err = embed.Trigram(cfg.Dimensions)
+			return c, err
+		}})
+	if err != nil {
+		f.t.Fatal(err)
+	}
 }
 
 func TestTextsThatTheProviderRefuses(t *testing.T) {
@@ -129,16 +147,7 @@ func TestTextsThatTheProviderRefuses(t *testing.T) {
 	} {
 		f := newFixture(t)
 		c := &choosy{status: tt.status}
-		registry := embed.NewRegistry()
-		err := registry.Register(embed.Provider{Name: "counting", Capabilities: embed.Capabilities{Dimensions: true},
-			Open: func(_ context.Context, cfg embed.Config, _ *embed.Options) (e embed.Embedder, err error) {
-				c.Embedder, err = embed.Trigram(cfg.Dimensions)
-				return c, err
-			}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		f.opts.Providers = registry
+		f.provide(c)
 		for _, name := range []string{"a", "b", "c", "d", "e"} {
 			f.write(name+".md", "Text of "+name+".")
 		}
@@ -167,6 +176,47 @@ func TestTextsThatTheProviderRefuses(t *testing.T) {
 			t.Errorf("%+v: %+v, %v", tt, s, err)
 		}
 	}
+}
+
+// Of a file of rows, those with a text that the provider refuses are left out, and every run tries
+// them again. Of another file, the report shows the passage.
+func TestRowsThatTheProviderRefuses(t *testing.T) {
+	f := newFixture(t)
+	c := &choosy{status: http.StatusBadRequest}
+	f.provide(c)
+	cfg := *counted
+	cfg.Embedding.Attempts = 1
+	learn := func(want Report, unread ...Unread) {
+		t.Helper()
+		r := f.learn("b", &cfg)
+		f.expect(r, want)
+		if diff := cmp.Diff(unread, r.Unread); diff != "" {
+			t.Errorf("(-want +got)\n%s", diff)
+		}
+	}
+	const refusal = "embed: : provider error: status 400: input too long"
+	file := func(name string) string { return filepath.ToSlash(filepath.Join(f.docs, name)) }
+	f.write("a.md", "Cats purr.")
+	f.write("rows.csv", "text\none\nlong\nthree\n")
+	rows := Unread{file("rows.csv"), "row 2: " + refusal}
+	learn(Report{Files: 2, Chunks: 3, Embedded: 3}, rows)
+	list, err := f.Unread(t.Context(), "b")
+	if diff := cmp.Diff([]Unread{rows}, list); diff != "" || err != nil {
+		t.Errorf("%v (-want +got)\n%s", err, diff)
+	}
+	_, chunks, err := f.FileChunks(t.Context(), "b", file("rows.csv"), 0, 9)
+	if err != nil || len(chunks) != 2 || chunks[1].Text != "three" || chunks[1].Metadata[rag.FieldChunkIndex] != int64(1) {
+		t.Errorf("%+v, %v", chunks, err)
+	}
+
+	f.write("a.md", "A text that is too long.")
+	f.write("all.csv", "text\nlong\nlonger\n")
+	learn(Report{Files: 1, Chunks: 2, Broken: 2},
+		Unread{file("a.md"), `the passage "A text that is too long.": ` + refusal}, Unread{file("all.csv"), "row 1: " + refusal}, rows)
+
+	c.takes = true
+	learn(Report{Files: 3, Chunks: 6, Embedded: 4})
+	learn(Report{Files: 3, Chunks: 6, Skipped: 3})
 }
 
 // Files are written in batches that the database accepts; one that fills a batch alone is too
