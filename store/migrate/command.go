@@ -42,11 +42,14 @@ func (r *Result) Verify(ctx context.Context, from store.Collection, to store.Sto
 // OK reports whether no difference was found.
 func (r *Result) OK() bool { return r.Verification == nil || r.Verification.OK() }
 
-// String describes the result in one line or two.
+// String describes the result in a few lines.
 func (r *Result) String() string {
 	text := fmt.Sprintf("migrated %d documents", r.Documents)
 	if r.Before > 0 {
 		text += fmt.Sprintf(", after %d before", r.Before)
+	}
+	if r.Changed {
+		text += "\nthe source was written to since the migration began: the copy may lack changes, a migration anew has them"
 	}
 	switch {
 	case r.Verification == nil:

@@ -45,6 +45,21 @@ type Options struct {
 type Report struct {
 	Documents int `json:"documents"` // written by this run
 	Before    int `json:"before"`    // written by earlier runs, according to the checkpoint
+	// Changed says that the database of the source was written to between the beginning of the
+	// first of these runs and the end of this one: the copy may lack what was written. Other
+	// stores do not tell.
+	Changed bool `json:"changed,omitempty"`
+}
+
+// A versioned source tells whether its database was written to, as db.Collection does.
+type versioned interface{ Version() (uint64, error) }
+
+// version returns the version of a source, 0 of one that has none.
+func version(from store.Collection) (uint64, error) {
+	if v, ok := from.(versioned); ok {
+		return v.Version()
+	}
+	return 0, nil
 }
 
 // checkpoint is the content of the file, as JSON.
@@ -52,12 +67,14 @@ type checkpoint struct {
 	ID    string `json:"id"`
 	After string `json:"after"` // where to continue, see store.Collection.Scan
 	Done  int    `json:"done"`
+	// Version is the version of the source when the migration began.
+	Version uint64 `json:"version,omitempty"`
 }
 
 // Run copies all documents of a collection into the collection with the given name of another
 // store. It creates that collection with the schema of the source unless it exists. Documents that
-// are written to the source during the run may be missed. Run can be repeated: documents replace
-// themselves.
+// are written to the source during the run may be missed, and if it resumes, since the first run
+// began; Report.Changed says so. Run can be repeated: documents replace themselves.
 func Run(ctx context.Context, from store.Collection, to store.Store, name string, opts *Options) (*Report, error) {
 	var o Options
 	if opts != nil {
@@ -86,6 +103,11 @@ func Run(ctx context.Context, from store.Collection, to store.Store, name string
 	if err != nil {
 		return nil, fmt.Errorf("count the source: %w", err)
 	}
+	now, err := version(from)
+	if err != nil {
+		return nil, fmt.Errorf("read the source: %w", err)
+	}
+	at.Version = cmp.Or(at.Version, now)
 	report := &Report{Before: at.Done}
 	for {
 		page, err := from.Scan(ctx, at.After, cmp.Or(o.BatchSize, DefaultBatchSize), nil)
@@ -110,6 +132,10 @@ func Run(ctx context.Context, from store.Collection, to store.Store, name string
 			o.Progress(at.Done, max(total, at.Done))
 		}
 		if page.Next == "" {
+			if now, err = version(from); err != nil {
+				return report, fmt.Errorf("read the source: %w", err)
+			}
+			report.Changed = now != at.Version
 			return report, o.remove()
 		}
 		if err := o.save(at); err != nil {

@@ -309,6 +309,62 @@ func TestResume(t *testing.T) {
 	}
 }
 
+// The report says that a source was written to while it was copied, also between two runs.
+func TestChanged(t *testing.T) {
+	change := func(ctx context.Context, t *testing.T, from store.Collection) {
+		if err := from.Upsert(ctx, storetest.Documents(8)[:1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, test := range map[string]struct {
+		during, between, after bool
+		hidden                 bool // the source does not tell
+		want                   bool
+	}{
+		"never":                       {},
+		"during a run":                {during: true, want: true},
+		"between two runs":            {between: true, want: true},
+		"after the end":               {after: true},
+		"a source that does not tell": {between: true, hidden: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx := t.Context()
+			from, to := open2(t)
+			source := from
+			if test.hidden {
+				source = struct{ store.Collection }{from}
+			}
+			writes := 2
+			f := failing{Store: to, writes: &writes}
+			o := &Options{BatchSize: 100, Checkpoint: filepath.Join(t.TempDir(), "c.json"), Resume: true}
+			if _, err := Run(ctx, source, f, "to", o); !errors.Is(err, errCut) {
+				t.Fatal(err)
+			}
+			if test.between {
+				change(ctx, t, from)
+			}
+			writes = 10
+			done := false
+			o.Progress = func(int, int) {
+				if test.during && !done {
+					done = true
+					change(ctx, t, from)
+				}
+			}
+			report, err := Run(ctx, source, f, "to", o)
+			if test.after {
+				change(ctx, t, from)
+			}
+			if err != nil || report.Changed != test.want {
+				t.Errorf("%+v, %v", report, err)
+			}
+			if said := strings.Contains((&Result{Report: report}).String(), "was written to"); said != test.want {
+				t.Errorf("said: %t", said)
+			}
+		})
+	}
+}
+
 // A checkpoint is worth nothing once the target has lost documents: they would be left out.
 func TestResumeIntoLess(t *testing.T) {
 	for what, lose := range map[string]func(ctx context.Context, to store.Store) error{
