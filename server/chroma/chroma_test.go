@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -543,6 +544,40 @@ func TestTenantsAndDatabases(t *testing.T) {
 		t.Error("a collection is left of a database that was deleted")
 	}
 	c.ok("GET", home+"/count", "", "0")
+}
+
+// Collections whose names have slashes are in the default database, unless they are in another one.
+func TestNamesWithSlashes(t *testing.T) {
+	c, vdb := newClient(t, nil)
+	for _, name := range []string{"a/b", "docs/v1/notes/new", "ä/v1/notes", "x/", "a/b/c"} {
+		native, err := vdb.CreateCollection(t.Context(), name, db.Schema{Dim: 2}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := native.Upsert(t.Context(), db.Document{ID: name, Vector: []float32{1, 1}}); err != nil {
+			t.Fatal(err)
+		}
+		status, text := c.ask("GET", home+"/"+url.PathEscape(name), "")
+		if name == "a/b/c" { // in the database b of the tenant a
+			c.fails("GET", home+"/"+url.PathEscape(name), "", http.StatusNotFound, name)
+			continue
+		}
+		var have struct{ ID, Name string }
+		if err := json.Unmarshal([]byte(text), &have); err != nil || status != http.StatusOK || have.Name != name {
+			t.Fatalf("%q: %d %s", name, status, text)
+		}
+		if _, text := c.ask("POST", home+"/"+have.ID+"/get", `{}`); !strings.Contains(text, fmt.Sprintf(`"ids":[%q]`, name)) {
+			t.Error(text)
+		}
+		c.ok("GET", home+"/"+url.PathEscape(name)+"/count", "", "1")
+		c.ok("PUT", home+"/"+have.ID, fmt.Sprintf(`{"new_name":%q,"new_metadata":{"k":1}}`, name), "{}")
+	}
+	c.ok("GET", home+"_count", "", "4")
+	c.ok("POST", "/tenants", `{"name":"a"}`, "{}")
+	c.ok("POST", "/tenants/a/databases", `{"name":"b"}`, "{}")
+	c.ok("GET", "/tenants/a/databases/b/collections/c", "", "")
+	c.ok("DELETE", home+"/a%2Fb", "", "{}")
+	c.fails("GET", home+"/a%2Fb", "", http.StatusNotFound, "a/b")
 }
 
 // Collections that were made in another way are there, too.

@@ -44,10 +44,14 @@ func (s space) prefix() string {
 	return s.Tenant + "/" + s.Database + "/"
 }
 
-// name returns the name of a stored collection within the space.
+// name returns the name of a stored collection within the space. Names with slashes that have the
+// prefix of no space are in the default one.
 func (s space) name(stored string) (string, bool) {
-	name, ok := strings.CutPrefix(stored, s.prefix())
-	return name, ok && !strings.Contains(name, "/") && stored != Registry
+	prefix, parts := "", strings.Split(stored, "/")
+	if len(parts) == 3 && spaceName.MatchString(parts[0]) && spaceName.MatchString(parts[1]) {
+		prefix = parts[0] + "/" + parts[1] + "/"
+	}
+	return stored[len(prefix):], prefix == s.prefix() && stored != Registry
 }
 
 func (s space) id() uuid.UUID {
