@@ -34,6 +34,45 @@ func read(t testing.TB, name, content string, o *Options) (docs []*Document, ski
 	return docs, skipped
 }
 
+// Front matter that would take minutes to read is refused. So much prose between two rules is text.
+func TestLongFrontMatter(t *testing.T) {
+	numbered := func(n int, format string) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, format, i)
+		}
+		return b.String()
+	}
+	for name, tt := range map[string]struct {
+		matter string
+		large  bool
+		fields int
+	}{
+		"fields":             {numbered(maxTokens/3-1, "k%d: 1\n"), false, maxTokens/3 - 1},
+		"more fields":        {numbered(100_000, "k%d: 1\n"), true, 0},
+		"fields in braces":   {"a: {" + numbered(20_000, "k%d: 1, ") + "z: 1}\n", true, 0},
+		"many lists":         {"a: 1\nb: " + strings.Repeat("[", 1<<20) + strings.Repeat("]", 1<<20) + "\n", true, 0},
+		"lists in lists":     {"a:\n  " + strings.Repeat("- ", 1<<20) + "1\n", true, 0},
+		"a long text":        {"a: |\n" + strings.Repeat("  Note: words\n", 50_000), false, 1},
+		"more than is read":  {"a: |\n" + strings.Repeat("  Note: words\n", maxMatter/14+1), true, 0},
+		"prose":              {strings.Repeat("Some words, and more.\n\n", 200_000), false, 0},
+		"prose with a colon": {"It says: this.\n" + strings.Repeat("- Some words.\n", 50_000), false, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			docs, skipped := read(t, "a.md", "---\n"+tt.matter+"---\ntext\n", nil)
+			if tt.large {
+				if len(skipped) != 1 || !errors.Is(skipped[0], ErrTooLarge) || !strings.Contains(skipped[0].Error(), "a.md: too large: front matter of more than") {
+					t.Errorf("%d documents, %.300v", len(docs), skipped)
+				}
+				return
+			}
+			if len(docs) != 1 || len(docs[0].Metadata) != tt.fields || (docs[0].Text == "text\n") != (tt.fields > 0) {
+				t.Errorf("%d documents, %.300v", len(docs), skipped)
+			}
+		})
+	}
+}
+
 func TestFormats(t *testing.T) {
 	utf16 := "\xff\xfeh\x00\xe9\x00\r\x00\n\x00"
 	tests := []struct {

@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/lexer"
 	"golang.org/x/text/encoding"
 	"golang.org/x/text/encoding/charmap"
 	"golang.org/x/text/encoding/unicode"
@@ -136,9 +137,17 @@ func frontMatter(doc *Document) error {
 	if end < 0 {
 		return nil
 	}
+	matter := rest[:end]
+	long := len(matter) > maxMatter || len(lexer.Tokenize(matter)) > maxTokens
+	if long { // the first lines show whether it is prose between two rules
+		matter = matter[:strings.LastIndexByte(matter[:min(len(matter), 16<<10)], '\n')+1]
+	}
 	var fields map[string]any
-	if err := yaml.Unmarshal([]byte(rest[:end]), &fields); err != nil {
+	if err := yaml.Unmarshal([]byte(matter), &fields); err != nil {
 		return nil
+	}
+	if long {
+		return fmt.Errorf("%w: front matter of more than %d tokens of YAML, or %d bytes", ErrTooLarge, maxTokens, maxMatter)
 	}
 	if room := maxValues; !fits(fields, &room) {
 		return fmt.Errorf("%w: front matter of more than %d values", ErrTooLarge, maxValues)
@@ -153,6 +162,14 @@ func frontMatter(doc *Document) error {
 	doc.Text = doc.Text[n:]
 	return nil
 }
+
+// Limits of the front matter of a file. The time that YAML takes grows with the square of the
+// fields of a map, and of the depth of lists: 10,000 fields take half a second. A field in a line
+// of its own has three tokens.
+const (
+	maxMatter = 2 << 20 // bytes
+	maxTokens = 30_000
+)
 
 // maxValues is the maximum number of values in the front matter of a file. Aliases of YAML can
 // repeat each other, so that a few lines stand for billions of values.
