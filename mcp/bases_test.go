@@ -164,7 +164,7 @@ func TestBasesOfOthers(t *testing.T) {
 		want, without string
 		withheld      int
 	}{
-		{reader, "a model of base 'pets' does not answer", host, 1},
+		{reader, "the configuration of base 'pets' is invalid", host, 1},
 		{writer, host, "ask for nothing", 0},
 	} {
 		withheld = nil

@@ -284,28 +284,54 @@ func TestLimitsAreValidated(t *testing.T) {
 	}
 }
 
-// TestFailedModel: clients are told that the model failed, the log also why.
+// TestFailedModel: clients are told whether the model failed or its configuration is wrong, the log
+// also why.
 func TestFailedModel(t *testing.T) {
-	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.WriteHeader(http.StatusBadRequest)
-		io.WriteString(w, `{"error":{"message":"there is no such model"}}`)
-	}))
-	defer api.Close()
-	log := make(lines, 10)
-	s := start(t, &server.Options{Logger: slog.New(slog.NewTextHandler(log, nil)), Models: vectorize.New(vectorize.Options{
-		Default: &embed.Config{Provider: "openai", Model: "m", Dimensions: 2, Settings: map[string]any{"api_base": api.URL}}})})
-	s.must(201, "POST", "/collections", `{"name":"c"}`)
-	a := s.ask("POST", "/collections/c/documents", `{"documents":[{"id":"a","text":"text"}]}`)
-	if want := `{"error":"the model of the collection failed"}` + "\n"; a.status != http.StatusBadGateway || a.body != want {
-		t.Errorf("%d %s", a.status, a.body)
-	}
-	for line := range log { // a request is logged after it is answered
-		if strings.Contains(line, "path=/collections/c/documents") {
-			if !strings.Contains(line, "there is no such model") {
-				t.Error("the log does not tell why:", line)
+	t.Setenv("GEMINI_API_KEY", "")
+	t.Setenv("GOOGLE_API_KEY", "")
+	for name, test := range map[string]struct {
+		provider      string
+		answer        int
+		misconfigured bool
+		log           string
+	}{
+		"refused":          {"openai", http.StatusBadRequest, false, "it answers no"},
+		"wrong key":        {"openai", http.StatusUnauthorized, true, "it answers no"},
+		"unknown model":    {"openai", http.StatusNotFound, true, "it answers no"},
+		"no key":           {"gemini", 0, true, "requires an API key"},
+		"unknown provider": {"nowhere", 0, true, "provider not found"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(test.answer)
+				io.WriteString(w, `{"error":{"message":"it answers no"}}`)
+			}))
+			defer api.Close()
+			log := make(lines, 10)
+			model := &embed.Config{Provider: test.provider, Model: "m", Dimensions: 2}
+			if test.answer != 0 {
+				model.Settings = map[string]any{"api_base": api.URL}
 			}
-			break
-		}
+			s := start(t, &server.Options{Logger: slog.New(slog.NewTextHandler(log, nil)),
+				Models: vectorize.New(vectorize.Options{Default: model})})
+			s.must(201, "POST", "/collections", `{"name":"c"}`)
+			a := s.ask("POST", "/collections/c/documents", `{"documents":[{"id":"a","text":"text"}]}`)
+			status, want := http.StatusBadGateway, `{"error":"the model of the collection failed"}`+"\n"
+			if test.misconfigured {
+				status, want = http.StatusInternalServerError, `{"error":"the model of the collection is not configured correctly"}`+"\n"
+			}
+			if a.status != status || a.body != want {
+				t.Errorf("%d %s", a.status, a.body)
+			}
+			for line := range log { // a request is logged after it is answered
+				if strings.Contains(line, "path=/collections/c/documents") {
+					if !strings.Contains(line, test.log) {
+						t.Error("the log does not tell why:", line)
+					}
+					break
+				}
+			}
+		})
 	}
 }
 

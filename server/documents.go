@@ -180,14 +180,14 @@ func (s *Server) fill(ctx context.Context, c *db.Collection, docs []db.Document,
 }
 
 // notEmbedded returns the error for texts without vectors: the client is told of its mistakes, and
-// that the model failed, but not how. The log tells.
+// whether the model failed or its configuration is wrong, but not how. The log tells.
 func notEmbedded(err error) error {
 	var failed *embed.Error
 	switch {
 	case errors.Is(err, embed.ErrMismatch):
 		return &rest.Error{Status: http.StatusConflict, Message: err.Error()}
 	case errors.As(err, &failed):
-		return rest.Because(rest.Errorf(http.StatusBadGateway, "the model of the collection failed"), err)
+		return rest.Because(rest.ModelFailed(failed.Misconfigured()), err)
 	}
 	return err
 }

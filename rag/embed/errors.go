@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"time"
 
@@ -90,6 +91,16 @@ func (e *Error) Is(target error) bool { return target == e.Kind }
 
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
+
+// Misconfigured reports whether the configuration must change before the embedder can answer: it is
+// invalid, its provider is unknown, or the server refuses the key or has no such model or path.
+func (e *Error) Misconfigured() bool {
+	switch e.Status {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound:
+		return true
+	}
+	return errors.Is(e, ErrConfig) || errors.Is(e, ErrProviderNotFound)
+}
 
 // temporary reports whether err may go away when the same texts are sent again, and the pause that
 // the provider asks for: it limits the rate, took too long or failed internally, or the connection

@@ -40,7 +40,7 @@ func (e *Engine) ErrorText(name string, err error, write bool) (text string, who
 		if write {
 			return errtext.Plain(err.Error()), true
 		}
-		if is(embed.ErrConfig) || is(embed.ErrProviderNotFound) { // no model was asked
+		if model := (*embed.Error)(nil); errors.As(err, &model) && model.Misconfigured() {
 			return fmt.Sprintf("the configuration of base '%.100s' is invalid", name), false
 		}
 		return fmt.Sprintf("a model of base '%.100s' does not answer", name), false

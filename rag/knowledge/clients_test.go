@@ -40,6 +40,8 @@ func TestErrorText(t *testing.T) {
 			"the configuration of base 'pets' is invalid", "model2vec: invalid configuration: no directory", false},
 		{&embed.Error{Kind: embed.ErrProviderNotFound, Provider: "x"},
 			"the configuration of base 'pets' is invalid", "x: provider not found", false},
+		{&embed.Error{Kind: embed.ErrProvider, Provider: "x", Status: 401},
+			"the configuration of base 'pets' is invalid", "x: provider error: status 401", false},
 		{fmt.Errorf("%w: %w: dial localhost:1", rag.ErrQuery, rag.ErrRerank),
 			"a model of base 'pets' does not answer", "query: rerank: dial localhost:1", false},
 		{fmt.Errorf("%w: localhost:1", knowledge.ErrModel), "a model of base 'pets' does not answer", "the chat model failed: localhost:1", false},

@@ -143,7 +143,10 @@ func (s *service) told(r *http.Request, err error) error {
 func (s *service) translate(r *http.Request, err error) error {
 	name := r.PathValue("name")
 	is := func(target error) bool { return errors.Is(err, target) }
-	var status int
+	var (
+		status int
+		model  *embed.Error
+	)
 	switch {
 	case errors.As(err, new(*rest.Error)), is(context.Canceled): // the client has gone
 		return err
@@ -161,7 +164,9 @@ func (s *service) translate(r *http.Request, err error) error {
 		status = http.StatusBadRequest
 	case is(db.ErrExists), is(db.ErrLocked):
 		status = http.StatusConflict
-	case errors.As(err, new(*embed.Error)), is(knowledge.ErrModel), is(rag.ErrRerank):
+	case errors.As(err, &model) && model.Misconfigured():
+		status = http.StatusInternalServerError
+	case model != nil, is(knowledge.ErrModel), is(rag.ErrRerank):
 		status = http.StatusBadGateway
 	default:
 		return err

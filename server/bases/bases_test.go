@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -338,6 +339,23 @@ func TestBrokenConfig(t *testing.T) {
 	}
 	s.expect(reader, 400, "POST", "/bases/pets/query", `{"question":"x"}`, `^{"error":"config.yaml: invalid configuration: unknown key \\"topk\\": the nearest is \\"top_k\\""}`)
 	s.expect(reader, 200, "GET", "/bases", "", `"error":"config.yaml cannot be read"`)
+}
+
+// An embedder that is configured wrongly is no model that does not answer: another request meets
+// the same error.
+func TestMisconfigured(t *testing.T) {
+	s := start(t).learnt()
+	for status, want := range map[int]int{404: 500, 401: 500, 400: 502} {
+		refuses := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
+		name := fmt.Sprint("b", status)
+		config := fmt.Sprintf("provider: openai\nmodel: m\nembedding:\n  dimensions: 2\n  provider_config:\n    api_base: %s\n", refuses.URL)
+		path := s.engine.ConfigPath(name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(config), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		s.expect(writer, want, "POST", "/bases/"+name+"/learn", `{"paths":["cats.md"]}`, fmt.Sprint("status ", status))
+		refuses.Close()
+	}
 }
 
 // A reranker that fails is a model that does not answer. Clients that may write see why.

@@ -12,7 +12,6 @@ import (
 	"iter"
 	"maps"
 	"math"
-	"net/http"
 	"slices"
 
 	"github.com/vecbolt/vecbolt/db"
@@ -124,7 +123,7 @@ func (a *API) fill(ctx context.Context, c *db.Collection, recs []record, complet
 			}
 			var failed *embed.Error
 			if errors.As(err, &failed) {
-				return rest.Because(rest.Errorf(http.StatusBadGateway, "the model of the collection failed"), err)
+				return rest.Because(rest.ModelFailed(failed.Misconfigured()), err)
 			}
 			return err
 		}

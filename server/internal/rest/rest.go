@@ -44,6 +44,15 @@ func Because(told, cause error) error {
 	return told
 }
 
+// ModelFailed returns the error for the model of a collection that makes no vectors. A wrong
+// configuration is an error of this server, which the same request meets again.
+func ModelFailed(misconfigured bool) error {
+	if misconfigured {
+		return Errorf(http.StatusInternalServerError, "the model of the collection is not configured correctly")
+	}
+	return Errorf(http.StatusBadGateway, "the model of the collection failed")
+}
+
 // Errorf returns an *Error.
 func Errorf(status int, format string, args ...any) error {
 	return &Error{Status: status, Message: fmt.Sprintf(format, args...)}
