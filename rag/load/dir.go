@@ -43,32 +43,6 @@ func readPatterns(list ignore, file, name string) (ignore, error) {
 	return nil, err
 }
 
-// excludeFile returns the file of the patterns that a repository has for itself and does not track,
-// as gitrepository-layout(5) has it, or "" if none is known. The work trees of a repository share
-// it.
-func excludeFile(top string) string {
-	dir := filepath.Join(top, ".git")
-	if b, err := vfs.ReadFile(dir); err == nil { // of a work tree or a submodule
-		to, ok := strings.CutPrefix(string(b), "gitdir:")
-		if !ok {
-			return ""
-		}
-		dir = inDir(top, to)
-		if b, err := vfs.ReadFile(filepath.Join(dir, "commondir")); err == nil {
-			dir = inDir(dir, string(b))
-		}
-	}
-	return filepath.Join(dir, "info", "exclude")
-}
-
-// inDir returns the path that a file of git names in a directory.
-func inDir(dir, file string) string {
-	if file = filepath.FromSlash(strings.TrimSpace(file)); filepath.IsAbs(file) {
-		return file
-	}
-	return filepath.Join(dir, file)
-}
-
 // rulesAbove returns the patterns of the repository of root: its own ones, and those in the
 // directories above root. below is the path of root in the repository. Outside of a repository
 // nothing above counts, because no directory tells where to stop.
@@ -92,10 +66,8 @@ func rulesAbove(root string) (list ignore, below string, err error) {
 		dir = up
 		dirs = append(dirs, dir)
 	}
-	if file := excludeFile(dir); file != "" {
-		if list, err = readPatterns(nil, file, "."); err != nil {
-			return nil, "", err
-		}
+	if list, err = ownRules(dir); err != nil {
+		return nil, "", err
 	}
 	for _, above := range slices.Backward(dirs) {
 		rel, err := filepath.Rel(dir, above)

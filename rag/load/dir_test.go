@@ -55,6 +55,7 @@ func list(t *testing.T, dir string, o *Options) (files, skipped []string) {
 
 // Rules above the directory count up to the top of its repository.
 func TestRulesAbove(t *testing.T) {
+	userHome(t, t.TempDir())
 	files := []string{".gitignore=*.outer\n", "proj/.gitignore=docs/secret.txt\n/sub.txt\n*.log\n", "proj/docs/.gitignore=!keep.log\n",
 		"proj/.vecboltignore=docs/sub/private\n",
 		"proj/docs/a.txt", "proj/docs/secret.txt", "proj/docs/sub.txt", "proj/docs/x.log", "proj/docs/keep.log", "proj/docs/b.outer",
@@ -101,6 +102,48 @@ func TestRulesAbove(t *testing.T) {
 	dir := tree(t, ".git/HEAD", ".gitignore=build/\n", "build/a.txt")
 	if got, _ := list(t, filepath.Join(dir, "build"), nil); !cmp.Equal(got, []string{"a.txt"}) {
 		t.Errorf("%q", got)
+	}
+}
+
+// The user's own rules for all repositories come before those of a repository. git config names
+// their file.
+func TestRulesOfUser(t *testing.T) {
+	for name, tt := range map[string]struct {
+		files []string // in the home directory, or in the repository below it
+		want  []string
+	}{
+		"none":              {nil, []string{"a.txt", "b.log", "c.tmp"}},
+		"default":           {[]string{".config/git/ignore=*.log\n"}, []string{"a.txt", "c.tmp"}},
+		"named":             {[]string{".gitconfig=[core]\n\tExcludesFile = ~/rules # mine\n", "rules=*.log\n", ".config/git/ignore=*.tmp\n"}, []string{"a.txt", "c.tmp"}},
+		"in the other file": {[]string{".config/git/config=[core] excludesfile = \"~/my rules\"\n", "my rules=*.log\n"}, []string{"a.txt", "c.tmp"}},
+		"twice":             {[]string{".gitconfig=[core]\nexcludesfile=~/old\n[user]\nexcludesfile=~/old\n[CORE]\nexcludesfile=~/rules\n", "old=*.tmp\n", "rules=*.log\n"}, []string{"a.txt", "c.tmp"}},
+		"of the repository": {[]string{".gitconfig=[core]\nexcludesfile=~/rules\n", "rules=*.tmp\n", "repo/.git/config=[core]\nexcludesfile = .rules\n", "repo/.rules=*.log\n"}, []string{"a.txt", "c.tmp"}},
+		"switched off":      {[]string{".gitconfig=[core]\nexcludesfile =\n", ".config/git/ignore=*.log\n"}, []string{"a.txt", "b.log", "c.tmp"}},
+		"taken back":        {[]string{".config/git/ignore=*.log\n*.tmp\n", "repo/.git/info/exclude=!b.log\n", "repo/.gitignore=!c.tmp\n"}, []string{"a.txt", "b.log", "c.tmp"}},
+		"missing":           {[]string{".gitconfig=[core]\nexcludesfile=~/none\n", ".config/git/ignore=*.log\n"}, []string{"a.txt", "b.log", "c.tmp"}},
+		"other sections":    {[]string{".gitconfig=[core \"x\"]\nexcludesfile=~/rules\n[user]\n;excludesfile=~/rules\n", "rules=*.log\n"}, []string{"a.txt", "b.log", "c.tmp"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			home := tree(t, append(tt.files, "repo/.git/HEAD", "repo/a.txt", "repo/b.log", "repo/c.tmp", "other/b.log")...)
+			userHome(t, home)
+			if got, skipped := list(t, filepath.Join(home, "repo"), nil); !cmp.Equal(got, tt.want) || skipped != nil {
+				t.Errorf("%q, skipped %q, want %q", got, skipped, tt.want)
+			}
+			if got, _ := list(t, filepath.Join(home, "other"), nil); !cmp.Equal(got, []string{"b.log"}) {
+				t.Errorf("%q outside of the repository", got)
+			}
+		})
+	}
+}
+
+// userHome sets the home directory, and no other place of git's files.
+func userHome(t *testing.T, dir string) {
+	t.Setenv("HOME", dir)
+	t.Setenv("USERPROFILE", dir)
+	t.Setenv("XDG_CONFIG_HOME", "")
+	t.Setenv("GIT_CONFIG_GLOBAL", "")
+	if err := os.Unsetenv("GIT_CONFIG_GLOBAL"); err != nil {
+		t.Fatal(err)
 	}
 }
 

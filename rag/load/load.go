@@ -153,7 +153,7 @@ type Options struct {
 	Hidden bool
 	// Ignored includes files and directories that .gitignore and .vecboltignore exclude. These are
 	// files in the directory and below it and, if it is in a repository of Git, those above it up
-	// to the directory with .git, and info/exclude in there.
+	// to the directory with .git, info/exclude in there, and the user's file core.excludesFile.
 	Ignored bool
 	// WholePages keeps all of an HTML page. By default navigation and similar parts are left out if
 	// the main content can be detected.
