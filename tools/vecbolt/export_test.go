@@ -1,10 +1,13 @@
 package main
 
 import (
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // TestOutFile: an export that fails leaves the file of an earlier one, and nothing beside it.
@@ -39,40 +42,87 @@ func TestOutFile(t *testing.T) {
 
 // TestOutFilesTogether: of files that belong together, all take their names or none.
 func TestOutFilesTogether(t *testing.T) {
-	for _, tt := range []struct {
-		broken int // this file cannot be completed; -1 for none
-		want   string
-	}{{0, "before"}, {1, "before"}, {-1, "after"}} {
-		dir := t.TempDir()
-		var files []*outFile
-		for i, name := range []string{"vectors", "documents"} {
-			name = filepath.Join(dir, name)
-			if err := os.WriteFile(name, []byte("before"), 0o640); err != nil {
-				t.Fatal(err)
+	shut := func(t *testing.T, o *outFile) { // it cannot be completed
+		if err := o.file.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	block := func(t *testing.T, o *outFile) { // it cannot take its name
+		if err := errors.Join(os.RemoveAll(o.name), os.MkdirAll(filepath.Join(o.name, "x"), 0o700)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, tt := range map[string]struct {
+		spoil func(*testing.T, *outFile)
+		which int    // of the files
+		none  bool   // there are no earlier files
+		stays string // in place of the file that was spoilt, if it is another file
+	}{
+		"whole":                         {nil, 0, false, ""},
+		"the first is incomplete":       {shut, 0, false, ""},
+		"the second is incomplete":      {shut, 1, false, ""},
+		"the first gets no name":        {block, 0, false, "directory"},
+		"the second gets no name":       {block, 1, false, "directory"},
+		"whole, new":                    {nil, 0, true, ""},
+		"new, the second is incomplete": {shut, 1, true, ""},
+		"new, the second gets no name":  {block, 1, true, "directory"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			var files []*outFile
+			for _, name := range []string{"vectors", "documents"} {
+				name = filepath.Join(dir, name)
+				if !tt.none {
+					if err := os.WriteFile(name, []byte("before"), 0o640); err != nil {
+						t.Fatal(err)
+					}
+				}
+				out, err := (&tool{}).create(name)
+				if err == nil {
+					_, err = io.WriteString(out, "after")
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				files = append(files, out)
 			}
-			out, err := (&tool{}).create(name)
-			if err == nil {
-				_, err = io.WriteString(out, "after")
+			if tt.spoil != nil {
+				tt.spoil(t, files[tt.which])
 			}
-			if err == nil && i == tt.broken {
-				err = out.file.Close()
+			if err := keep(files...); (err != nil) != (tt.spoil != nil) {
+				t.Error(err)
 			}
+			want := map[string]string{"vectors": "after", "documents": "after"}
+			switch {
+			case tt.spoil != nil && tt.none:
+				clear(want)
+			case tt.spoil != nil:
+				want = map[string]string{"vectors": "before", "documents": "before"}
+			}
+			for i, out := range files {
+				out.drop()
+				if i == tt.which && tt.stays != "" {
+					want[filepath.Base(out.name)] = tt.stays
+				}
+			}
+			got := map[string]string{}
+			left, err := os.ReadDir(dir)
 			if err != nil {
 				t.Fatal(err)
 			}
-			files = append(files, out)
-		}
-		if err := keep(files...); (err != nil) != (tt.broken >= 0) {
-			t.Errorf("with file %d broken: %v", tt.broken, err)
-		}
-		for _, out := range files {
-			out.drop()
-			if got, err := os.ReadFile(out.name); err != nil || string(got) != tt.want {
-				t.Errorf("with file %d broken: %s has %q, %v, want %q", tt.broken, out.name, got, err, tt.want)
+			for _, e := range left {
+				got[e.Name()] = "directory"
+				if !e.IsDir() {
+					b, err := os.ReadFile(filepath.Join(dir, e.Name()))
+					if err != nil {
+						t.Fatal(err)
+					}
+					got[e.Name()] = string(b)
+				}
 			}
-		}
-		if left, err := os.ReadDir(dir); err != nil || len(left) != len(files) {
-			t.Errorf("with file %d broken: %v, %v", tt.broken, left, err)
-		}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+		})
 	}
 }

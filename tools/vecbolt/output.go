@@ -106,18 +106,25 @@ type outFile struct {
 	*bufio.Writer
 	file       *os.File // nil for the standard output, and after complete
 	part, name string   // part becomes name; empty: file is written in place, or has its name
+	before     string   // a second name of the earlier file, until all files have theirs
+	settled    bool
 }
 
-// keep gives files their names. All are complete before the first gets its own, so that an error
-// leaves the earlier files, which belong together like these.
+// keep gives files their names. All are complete before the first gets its own, and if one cannot
+// get it, the others give theirs back: an error leaves the earlier files, which belong together
+// like these.
 func keep(files ...*outFile) error {
 	for _, o := range files {
 		if err := o.complete(); err != nil {
 			return err
 		}
 	}
-	for _, o := range files {
-		if err := o.settle(); err != nil {
+	for i, o := range files {
+		last := i == len(files)-1
+		if err := o.settle(last); err != nil {
+			for _, done := range files[:i] {
+				err = errors.Join(err, done.unsettle())
+			}
 			return err
 		}
 	}
@@ -138,24 +145,61 @@ func (o *outFile) complete() error {
 	return errors.Join(err, f.Close())
 }
 
-// settle gives a complete file its name.
-func (o *outFile) settle() error {
+// settle gives a complete file its name. Unless it is the last one, the earlier file is kept for
+// unsettle.
+func (o *outFile) settle(last bool) error {
 	if o.part == "" {
 		return nil
 	}
-	err := os.Rename(o.part, o.name)
-	if err == nil {
-		o.part = ""
+	if info, err := os.Lstat(o.name); !last && err == nil && info.Mode().IsRegular() {
+		before := o.part + ".before"
+		if os.Link(o.name, before) != nil { // a file system without links
+			if err := os.Rename(o.name, before); err != nil {
+				return err
+			}
+		}
+		o.before = before
 	}
-	return err
+	if err := os.Rename(o.part, o.name); err != nil {
+		return errors.Join(err, o.restore())
+	}
+	o.part, o.settled = "", true
+	return nil
 }
 
-// drop removes a file that was not kept. An earlier one of its name stays.
+// unsettle takes the name away that settle gave.
+func (o *outFile) unsettle() error {
+	switch {
+	case !o.settled: // it is written in place
+		return nil
+	case o.before == "":
+		return os.Remove(o.name)
+	}
+	return o.restore()
+}
+
+// restore gives the earlier file its name back, if it was kept.
+func (o *outFile) restore() error {
+	before := o.before
+	if o.before = ""; before == "" {
+		return nil
+	}
+	if err := os.Rename(before, o.name); err != nil {
+		return fmt.Errorf("%w; the earlier file is %s", err, before)
+	}
+	os.Remove(before) // is there if both are names of one file
+	return nil
+}
+
+// drop removes a file that was not kept, or the second name of the earlier one.
 func (o *outFile) drop() {
 	if o.file != nil {
 		o.file.Close()
 	}
 	if o.part != "" {
 		os.Remove(o.part)
+	}
+	if o.before != "" {
+		os.Remove(o.before)
 	}
 }
