@@ -2,6 +2,7 @@ package exchange
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -46,8 +47,9 @@ func newInput(path string) (*input, error) {
 	return in, nil
 }
 
-// open returns the input at its start. A pipe, a socket or a device can be opened once.
-func (in *input) open() (io.ReadCloser, error) {
+// open returns the input at its start. A pipe, a socket or a device can be opened once; it is
+// closed when ctx ends, also while it is read.
+func (in *input) open(ctx context.Context) (io.ReadCloser, error) {
 	if in.mode.IsRegular() {
 		return os.Open(in.path)
 	}
@@ -57,7 +59,32 @@ func (in *input) open() (io.ReadCloser, error) {
 			db.ErrInvalid, in.path)
 	}
 	in.once = nil
-	return s, nil
+	stop := context.AfterFunc(ctx, func() { s.Close() })
+	return &waiting{s, ctx, stop}, nil
+}
+
+// A waiting is a stream whose reads end with ctx, even those that wait for more.
+type waiting struct {
+	*stream
+	ctx  context.Context
+	stop func() bool
+}
+
+// Read implements io.Reader.
+func (w *waiting) Read(b []byte) (int, error) {
+	n, err := w.stream.Read(b)
+	if err != nil && err != io.EOF && w.ctx.Err() != nil {
+		err = w.ctx.Err()
+	}
+	return n, err
+}
+
+// Close implements io.Closer.
+func (w *waiting) Close() error {
+	if !w.stop() { // ctx has ended, and closes the stream
+		return nil
+	}
+	return w.stream.Close()
 }
 
 // head returns the first n bytes, fewer if there are fewer, and leaves them to the source.

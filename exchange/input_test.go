@@ -2,12 +2,14 @@ package exchange
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -109,6 +111,54 @@ func TestPipes(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestPipeInterrupted: a loop that waits for more of a pipe ends with its context.
+func TestPipeInterrupted(t *testing.T) {
+	for _, tt := range []struct {
+		format  Format
+		content string
+	}{
+		{JSONL, `{"id":"a"`},
+		{CSV, "id,text\na,"},
+		{FVecs, "\x01\x00\x00\x00"},
+	} {
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		defer w.Close()
+		path := fmt.Sprintf("/dev/fd/%d", r.Fd())
+		if _, err := os.Stat(path); err != nil {
+			t.Skip("pipes have no paths here:", err)
+		}
+		if _, err := io.WriteString(w, tt.content); err != nil {
+			t.Fatal(err)
+		}
+		src, err := Open(path, &OpenOptions{Format: tt.format})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, interrupt := context.WithCancel(t.Context())
+		end := make(chan error, 1)
+		go func() {
+			var last error
+			for _, err := range src.Documents(ctx) {
+				last = err
+			}
+			end <- last
+		}()
+		interrupt()
+		select {
+		case err := <-end:
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("%s: %v", tt.format, err)
+			}
+		case <-time.After(time.Minute):
+			t.Fatalf("%s: it waits on", tt.format)
+		}
 	}
 }
 

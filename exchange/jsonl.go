@@ -335,7 +335,7 @@ func (s *jsonlSource) Total() int64 { return s.in.size }
 
 func (s *jsonlSource) Documents(ctx context.Context) iter.Seq2[*ImportedDocument, error] {
 	return func(yield func(*ImportedDocument, error) bool) {
-		f, err := s.in.open()
+		f, err := s.in.open(ctx)
 		if err != nil {
 			yield(nil, err)
 			return

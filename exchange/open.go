@@ -1,6 +1,7 @@
 package exchange
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -45,8 +46,9 @@ type OpenOptions struct {
 // Open opens a file or directory as a Source. A missing path is an error that matches
 // fs.ErrNotExist, also one of the options, and a regular file of vectors is refused if its header
 // cannot be read. A pipe is opened at once, which waits for its writer, and its Source can be read
-// only one time; sockets and devices likewise. The loop over Source.Documents closes the pipe: a
-// Source that is never read leaves it open, until the garbage collector closes it.
+// only one time; sockets and devices likewise. The loop over Source.Documents closes the pipe, and
+// ends with its context even while it waits for more: a Source that is never read leaves the pipe
+// open, until the garbage collector closes it.
 func Open(path string, opts *OpenOptions) (Source, error) {
 	var o OpenOptions
 	if opts != nil {
@@ -121,7 +123,7 @@ func (in *input) source(o OpenOptions) (Source, error) {
 		return newJSONL(in), nil
 	}
 	if in.mode.IsRegular() { // likewise
-		f, _, err := s.reader()
+		f, _, err := s.reader(context.Background())
 		if err != nil {
 			return nil, err
 		}

@@ -35,8 +35,8 @@ type rowReader interface {
 
 const rowBuffer = 1 << 20
 
-func (s *rowSource) reader() (io.Closer, rowReader, error) {
-	f, err := s.in.open()
+func (s *rowSource) reader(ctx context.Context) (io.Closer, rowReader, error) {
+	f, err := s.in.open(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -53,7 +53,7 @@ func (s *rowSource) Total() int64 {
 	if !s.in.mode.IsRegular() {
 		return 0
 	}
-	f, r, err := s.reader()
+	f, r, err := s.reader(context.Background())
 	if err != nil {
 		return 0
 	}
@@ -63,7 +63,7 @@ func (s *rowSource) Total() int64 {
 
 func (s *rowSource) Documents(ctx context.Context) iter.Seq2[*ImportedDocument, error] {
 	return func(yield func(*ImportedDocument, error) bool) {
-		f, r, err := s.reader()
+		f, r, err := s.reader(ctx)
 		if err != nil {
 			yield(nil, err)
 			return

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -11,10 +12,12 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // TestHangup: a terminal that is closed interrupts a command, as the user does, so that it cleans
@@ -79,5 +82,52 @@ func TestHangup(t *testing.T) {
 				t.Error("the import did not go on")
 			}
 		})
+	}
+}
+
+// An interrupt ends a verb that waits for a named pipe, before it has a writer and after.
+func TestPipeInterrupted(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "t.vdb")
+	if status := run(t.Context(), []string{"put", dir, "c"}, strings.NewReader(`{"id":"a","vector":[1,0]}`), io.Discard, t.Output()); status != statusOK {
+		t.Fatal("no database")
+	}
+	for _, args := range [][]string{ // and the pipe
+		{"put", dir, "c"},
+		{"import", dir, "c"},
+		{"import", dir, "c", "--format", "csv"},
+		{"search", dir, "c", "--vector"},
+		{"search", dir, "c", "--fvecs"},
+	} {
+		for _, content := range []string{"", `{"id":"b"`} {
+			pipe := filepath.Join(t.TempDir(), "pipe")
+			if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+				t.Skip("no named pipes here: ", err)
+			}
+			ctx, interrupt := context.WithCancel(t.Context())
+			s := start(ctx, t, slices.Concat(args, []string{pipe})...)
+			go func() {
+				for s.out.Scan() { // otherwise its output would block it
+				}
+			}()
+			if content != "" {
+				w, err := os.OpenFile(pipe, os.O_WRONLY, 0) // when the verb has opened it
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer w.Close()
+				if _, err := io.WriteString(w, content); err != nil {
+					t.Fatal(err)
+				}
+			}
+			interrupt()
+			select {
+			case status := <-s.status:
+				if status != statusError || !strings.HasPrefix(s.report.String(), "vecbolt: interrupted: ") {
+					t.Errorf("%q, content %q: status %d: %s", args, content, status, &s.report)
+				}
+			case <-time.After(time.Minute):
+				t.Fatalf("%q, content %q: it waits on", args, content)
+			}
+		}
 	}
 }

@@ -57,7 +57,7 @@ func (c *importCmd) Validate() error {
 
 func (c *importCmd) Run(ctx context.Context, t *tool) error {
 	start := time.Now()
-	src, err := c.open(t)
+	src, err := c.open(ctx, t)
 	if err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ func about(d time.Duration) string {
 }
 
 // open opens the source. A cache that does not exist is empty.
-func (c *importCmd) open(t *tool) (exchange.Source, error) {
+func (c *importCmd) open(ctx context.Context, t *tool) (exchange.Source, error) {
 	if c.Source == "-" {
 		return exchange.Stream(t.in, inputName(c.Source)), nil
 	}
@@ -150,7 +150,7 @@ func (c *importCmd) open(t *tool) (exchange.Source, error) {
 		}
 		return openParquet(c.Source)
 	}
-	return exchange.Open(c.Source, &exchange.OpenOptions{
+	return openSource(ctx, c.Source, exchange.OpenOptions{
 		Format: c.Format, Texts: c.Texts, Metadata: c.Metadata, Documents: c.Documents,
 	})
 }

@@ -28,7 +28,7 @@ func (c *putCmd) Help() string {
 }
 
 func (c *putCmd) Run(ctx context.Context, t *tool) error {
-	in, err := t.open(c.File)
+	in, err := t.open(ctx, c.File)
 	if err != nil {
 		return err
 	}

@@ -81,7 +81,7 @@ func attachVectors(ctx context.Context, queries []eval.Query, name string) error
 	if err != nil {
 		return err
 	}
-	src, err := exchange.Open(name, &exchange.OpenOptions{Format: format})
+	src, err := openSource(ctx, name, exchange.OpenOptions{Format: format})
 	if err != nil {
 		return err
 	}
@@ -134,7 +134,7 @@ func readVectors(ctx context.Context, name string) (all [][]float32, err error) 
 // queriesOf iterates over the vectors to search for in an .fvecs file, up to the first error.
 func queriesOf(ctx context.Context, name string) iter.Seq2[[]float32, error] {
 	return func(yield func([]float32, error) bool) {
-		src, err := exchange.Open(name, &exchange.OpenOptions{Format: exchange.FVecs})
+		src, err := openSource(ctx, name, exchange.OpenOptions{Format: exchange.FVecs})
 		if err != nil {
 			yield(nil, err)
 			return

@@ -241,7 +241,7 @@ func (c *searchArgs) queries(ctx context.Context, t *tool) iter.Seq2[db.Query, e
 		case c.Vector == "" && c.Fvecs == "":
 			yield(q, nil)
 		case c.Vector != "":
-			vec, err := t.vector(c.Vector)
+			vec, err := t.vector(ctx, c.Vector)
 			q.Near = db.Vector(vec)
 			yield(q, err)
 		default:
@@ -256,10 +256,10 @@ func (c *searchArgs) queries(ctx context.Context, t *tool) iter.Seq2[db.Query, e
 }
 
 // vector reads a vector from a JSON array, or from the file with this name.
-func (t *tool) vector(arg string) ([]float32, error) {
+func (t *tool) vector(ctx context.Context, arg string) ([]float32, error) {
 	text, name := []byte(arg), "vector"
 	if !strings.HasPrefix(strings.TrimSpace(arg), "[") {
-		f, err := t.open(arg)
+		f, err := t.open(ctx, arg)
 		if err != nil {
 			return nil, err
 		}

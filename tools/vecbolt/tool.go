@@ -111,12 +111,67 @@ func terminal(w io.Writer) (*os.File, bool) {
 	return f, ok && term.IsTerminal(int(f.Fd()))
 }
 
-// open opens a file to read; "-" is the standard input.
-func (t *tool) open(name string) (io.ReadCloser, error) {
+// open opens a file to read; "-" is the standard input. To open a pipe waits for its writer, and so
+// do reads: both end with ctx.
+func (t *tool) open(ctx context.Context, name string) (io.ReadCloser, error) {
 	if name == "-" {
 		return io.NopCloser(t.in), nil
 	}
-	return os.Open(name)
+	f, err := await(ctx, func() (*os.File, error) { return os.Open(name) })
+	if err != nil {
+		return nil, err
+	}
+	return &interruptible{f, ctx, context.AfterFunc(ctx, func() { f.Close() })}, nil
+}
+
+// openSource is exchange.Open, and ends with ctx.
+func openSource(ctx context.Context, name string, o exchange.OpenOptions) (exchange.Source, error) {
+	return await(ctx, func() (exchange.Source, error) { return exchange.Open(name, &o) })
+}
+
+// await returns what fn returns, or the error of ctx if that ends first. Then fn goes on until the
+// process ends.
+func await[T any](ctx context.Context, fn func() (T, error)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	done := make(chan result, 1)
+	go func() {
+		value, err := fn()
+		done <- result{value, err}
+	}()
+	select {
+	case r := <-done:
+		return r.value, r.err
+	case <-ctx.Done():
+		var none T
+		return none, ctx.Err()
+	}
+}
+
+// An interruptible file ends its reads with ctx.
+type interruptible struct {
+	*os.File
+	ctx  context.Context
+	stop func() bool
+}
+
+// Read implements io.Reader.
+func (f *interruptible) Read(b []byte) (int, error) {
+	n, err := f.File.Read(b)
+	if err != nil && err != io.EOF && f.ctx.Err() != nil {
+		err = f.ctx.Err()
+	}
+	return n, err
+}
+
+// Close implements io.Closer.
+func (f *interruptible) Close() error {
+	if !f.stop() { // ctx has ended, and closes the file
+		return nil
+	}
+	return f.File.Close()
 }
 
 // A waitingInput is an input whose reads end with ctx, even those that wait for more.
