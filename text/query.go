@@ -57,7 +57,7 @@ func (a *Analyzer) Query(query string) (Query, error) {
 	}
 	q, rest := a.parse(query)
 	if rest {
-		return Query{}, fmt.Errorf("the query has more than %d clauses", MaxClauses)
+		return Query{}, fmt.Errorf("the query has more than %d words and phrases: shorten it", MaxClauses)
 	}
 	tokens, prefixes := 0, 0
 	for i := range q.Clauses {

@@ -217,7 +217,7 @@ func TestQueryLimits(t *testing.T) {
 	a := analyzer(t, "")
 	for _, c := range []struct{ what, within, beyond, want string }{
 		{"bytes", "a" + strings.Repeat(" ", MaxQuery-1), "a" + strings.Repeat(" ", MaxQuery), "65537 bytes, the limit is 65536"},
-		{"clauses", strings.Repeat("word ", MaxClauses), strings.Repeat("word ", MaxClauses) + "x", "more than 1024 clauses"},
+		{"clauses", strings.Repeat("word ", MaxClauses), strings.Repeat("word ", MaxClauses) + "x", "more than 1024 words and phrases"},
 		{"a clause", `"` + strings.Repeat("word ", MaxPhrase) + `"`, `"` + strings.Repeat("word ", MaxPhrase+1) + `"`, `257 tokens in the clause "word word word word word word word word `},
 		{"tokens", strings.Repeat("a-b-c-d ", MaxTokens/4), strings.Repeat("a-b-c-d-e ", MaxTokens/4), "tokens, the limit is 4096"},
 		{"prefixes", strings.Repeat("word* ", MaxPrefixes), strings.Repeat("word* ", MaxPrefixes+1), "129 prefixes, the limit is 128"},
