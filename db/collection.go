@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 
 	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/internal/document"
@@ -336,18 +337,57 @@ func (c *Collection) DeleteFunc(ctx context.Context, where filter.Expr,
 			if err := d.decode(stored, WithText|WithMetadata); err != nil {
 				return err
 			}
-			id, deletes := d.ID, false
-			err := vfs.Catch("DeleteFunc", func() (err error) {
-				deletes, err = del(&d)
-				return err
-			})
-			if err == nil && deletes {
+			id := d.ID
+			deletes, err := decided("DeleteFunc", &d, del)
+			if deletes {
 				ids = append(ids, id)
 			}
 			return err
 		})
 		return ids, err
 	})
+}
+
+// DeleteIf is DeleteFunc for the documents with these ids, in this order. It reads no others.
+func (c *Collection) DeleteIf(ctx context.Context, ids []string, del func(*Document) (bool, error)) (int, error) {
+	if del == nil {
+		return 0, c.wrap("delete", invalidf("no function decides what to delete"))
+	}
+	return c.deleteIDs(ctx, func(g *engine.Group, v *engine.View) (chosen []string, err error) {
+		seen := make(map[string]bool, len(ids))
+		for part := range slices.Chunk(ids, idsPerTx) {
+			docs := make([]*Document, len(part))
+			err := c.db.engine.Store.View(func(tx *meta.Tx) error {
+				return documentsByID(ctx, g.Base, v, tx, part, WithText|WithMetadata, docs)
+			})
+			if err != nil {
+				return nil, err
+			}
+			for i, d := range docs {
+				if d == nil || seen[part[i]] {
+					continue
+				}
+				seen[part[i]] = true
+				deletes, err := decided("DeleteIf", d, del)
+				if err != nil {
+					return nil, err
+				}
+				if deletes {
+					chosen = append(chosen, part[i])
+				}
+			}
+		}
+		return chosen, nil
+	})
+}
+
+// decided calls the function of a delete. A panic is an error.
+func decided(call string, d *Document, del func(*Document) (bool, error)) (deletes bool, err error) {
+	err = vfs.Catch(call, func() (err error) {
+		deletes, err = del(d)
+		return err
+	})
+	return deletes && err == nil, err
 }
 
 // deleteMatches deletes the documents whose ids choose returns.
@@ -359,8 +399,16 @@ func (c *Collection) deleteMatches(ctx context.Context, where filter.Expr,
 		}
 		where = filter.Simplify(where)
 	}
-	deleted, err := c.changed(ctx, func(_ *engine.Group, v *engine.View) ([]engine.Op, error) {
-		ids, err := choose(c.db.engine.Store, v, where)
+	return c.deleteIDs(ctx, func(_ *engine.Group, v *engine.View) ([]string, error) {
+		return choose(c.db.engine.Store, v, where)
+	})
+}
+
+// deleteIDs deletes the documents whose ids choose returns, while all other writes wait.
+func (c *Collection) deleteIDs(ctx context.Context,
+	choose func(*engine.Group, *engine.View) ([]string, error)) (int, error) {
+	deleted, err := c.changed(ctx, func(g *engine.Group, v *engine.View) ([]engine.Op, error) {
+		ids, err := choose(g, v)
 		ops := make([]engine.Op, len(ids))
 		for i, id := range ids {
 			ops[i] = engine.Op{Kind: engine.OpDelete, Collection: v.Def.Name, ID: id}

@@ -373,6 +373,56 @@ func TestDeleteFunc(t *testing.T) {
 	check(t, reopen(t, vdb, nil))
 }
 
+// TestDeleteIf decides on the newest state of documents that are named, in the leading process and
+// in another one.
+func TestDeleteIf(t *testing.T) {
+	ctx, dir := t.Context(), t.TempDir()
+	leader := open(t, dir, nil)
+	c := collection(t, leader, "c", Schema{})
+	for i := range 400 {
+		if i == 200 {
+			flush(t, leader)
+		}
+		upsert(t, c, Document{ID: fmt.Sprint(i), Text: "old"})
+	}
+	upsert(t, c, Document{ID: "3", Text: "new"}, Document{ID: "399", Text: "new"})
+	for i, vdb := range []*DB{open(t, dir, nil), leader} {
+		c := collectionOf(t, vdb, "c")
+		var all []string
+		for i := range 401 { // one more than there are
+			all = append(all, fmt.Sprint(400-i))
+		}
+		for name, last := range map[string]func() (bool, error){
+			"an error": func() (bool, error) { return true, errors.New("refused") },
+			"a panic":  func() (bool, error) { panic("misused") },
+		} {
+			_, err := c.DeleteIf(ctx, all, func(d *Document) (bool, error) {
+				if d.ID == "1" {
+					return last()
+				}
+				return true, nil
+			})
+			if n := must(c.Count(ctx, nil)); err == nil || n != 400-i {
+				t.Fatalf("%s: %v, %d left", name, err, n)
+			}
+		}
+		gone := fmt.Sprint(5 + i)
+		var seen []string
+		n, err := c.DeleteIf(ctx, []string{"399", gone, "none", gone, "3"}, func(d *Document) (bool, error) {
+			seen = append(seen, d.ID)
+			read, err := c.Get(ctx, d.ID, WithText) // the function may read
+			return err == nil && read.Text == "old" && d.Text == "old", err
+		})
+		if err != nil || n != 1 || !slices.Equal(seen, []string{"399", gone, "3"}) {
+			t.Fatalf("%d, %v, saw %q", n, err, seen)
+		}
+		if _, err := c.Get(ctx, gone, IDsOnly); !errors.Is(err, ErrNotFound) {
+			t.Errorf("%s: %v", gone, err)
+		}
+	}
+	check(t, leader)
+}
+
 func TestCollections(t *testing.T) {
 	ctx := t.Context()
 	vdb := open(t, t.TempDir(), nil)

@@ -106,13 +106,12 @@ func (c *Collection) GetMany(ctx context.Context, ids []string, want Select) ([]
 	}
 	defer done()
 	docs := make([]*Document, len(ids))
-	const perTx = 256 // short transactions: a long one keeps pages from reuse
-	for lo := 0; lo < len(ids) && err == nil; lo += perTx {
+	for lo := 0; lo < len(ids) && err == nil; lo += idsPerTx {
 		if err = ctx.Err(); err != nil {
 			break
 		}
 		err = c.db.engine.Read(ver, func(tx *meta.Tx) error {
-			return documentsByID(ctx, ver, v, tx, ids[lo:min(lo+perTx, len(ids))], want, docs[lo:])
+			return documentsByID(ctx, ver, v, tx, ids[lo:min(lo+idsPerTx, len(ids))], want, docs[lo:])
 		})
 	}
 	if err != nil {
@@ -120,6 +119,9 @@ func (c *Collection) GetMany(ctx context.Context, ids []string, want Select) ([]
 	}
 	return docs, nil
 }
+
+// idsPerTx keeps transactions short: a long one keeps pages from reuse.
+const idsPerTx = 256
 
 // documentsByID sets docs[i] to the document with ids[i], if it exists.
 func documentsByID(

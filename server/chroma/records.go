@@ -391,26 +391,45 @@ func (a *API) delete(ctx context.Context, r *request) (any, error) {
 	if in.IDs == nil && cond.expr == nil {
 		return nil, invalidf("say what to delete: ids, where or where_document")
 	}
-	if in.IDs == nil && in.Limit == nil { // decided and done at once
+	if in.Limit == nil {
 		var n int
-		if cond.plain() {
+		switch {
+		case in.IDs != nil && cond.expr == nil:
+			n, err = c.Delete(ctx, in.IDs...)
+		case in.IDs != nil:
+			n, err = c.DeleteIf(ctx, in.IDs, cond.match)
+		case cond.plain():
 			n, err = c.DeleteWhere(ctx, cond.expr)
-		} else {
+		default:
 			n, err = c.DeleteFunc(ctx, cond.native(), cond.match)
 		}
 		return map[string]int{"deleted": n}, err
 	}
-	var ids []string
-	for d, err := range documents(ctx, c, in.IDs, cond, "", db.IDsOnly) {
-		if err != nil {
-			return nil, err
+	ids := in.IDs
+	if ids == nil { // the first that match, which may change until they are deleted
+		for d, err := range documents(ctx, c, nil, cond, "", db.IDsOnly) {
+			if err != nil {
+				return nil, err
+			}
+			if len(ids) == *in.Limit {
+				break
+			}
+			ids = append(ids, d.ID)
 		}
-		if in.Limit != nil && len(ids) == *in.Limit {
-			break
-		}
-		ids = append(ids, d.ID)
 	}
-	n, err := c.Delete(ctx, ids...)
+	chosen := 0
+	n, err := c.DeleteIf(ctx, ids, func(d *db.Document) (bool, error) {
+		if chosen == *in.Limit {
+			return false, nil
+		}
+		if cond.expr != nil {
+			if matches, err := cond.match(d); err != nil || !matches {
+				return false, err
+			}
+		}
+		chosen++
+		return true, nil
+	})
 	return map[string]int{"deleted": n}, err
 }
 
