@@ -994,6 +994,42 @@ func TestFarDuplicates(t *testing.T) {
 	}
 }
 
+// TestBetweenDuplicates searches between two vectors with many duplicates each. One of the two is
+// nearer, by less than the codes tell, and its duplicates are the answer. The others must not take
+// their places.
+func TestBetweenDuplicates(t *testing.T) {
+	const copies, k = 40, 10
+	for _, w := range walks {
+		for _, m := range []fileformat.Metric{fileformat.Cosine, fileformat.Dot, fileformat.L2} {
+			r := rand.New(rand.NewPCG(3, 4))
+			d := &data{dim: w.dim}
+			var vecs [][]float32
+			for range 30 {
+				v := normal(r, d.dim, 1)
+				vecs = append(vecs, v)
+				for range copies {
+					d.vecs = append(d.vecs, v...)
+				}
+			}
+			g := d.graph(t, m, Options{quiet: true, layout: w.layout})
+			var buf Buffer
+			for i, v := range vecs {
+				query, other := make([]float32, d.dim), vecs[(i+1)%len(vecs)]
+				for j := range query {
+					query[j] = (v[j] + other[j]) / 2
+				}
+				hits, stats, err := g.Query(query).Search(k, Setting{EF: d.rows()}, nil, d.scorer(m, query), &buf)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if want := exact(m, d, query, k, nil)[k-1].Score; hits[k-1].Score != want {
+					t.Errorf("%+v, metric %d, query %d: last score %v, want %v; %+v", w, m, i, hits[k-1].Score, want, stats)
+				}
+			}
+		}
+	}
+}
+
 // TestFarIsConfirmed excludes half of the rows, and among them the one that equals the query and is
 // in every sample. Alone it is no reason to give up: a search for one row passes by as many.
 func TestFarIsConfirmed(t *testing.T) {
@@ -1080,11 +1116,11 @@ func TestFarOnTheWay(t *testing.T) {
 	}
 }
 
-// TestCalibrationByScores has rows whose nearest ones are at nearly the same distance: of forty
+// TestCalibrationByScores has rows whose nearest ones are at nearly the same distance: of 160
 // rows next to each other, codes cannot tell which is the nearest, and the calibration must not
 // take one for another.
 func TestCalibrationByScores(t *testing.T) {
-	const dim, groups, tight, alone = 32, 12, 40, 60
+	const dim, groups, tight, alone = 32, 12, 160, 60
 	r := rand.New(rand.NewPCG(6, 6))
 	d := &data{dim: dim}
 	var singles []int

@@ -239,6 +239,10 @@ func (q *Query) run(k int, s, widest Stage, allowed bitset.Set, buf *Buffer) err
 // because codes may order near rows wrongly.
 func rescored(k int) int { return k + max(k/2, 10) }
 
+// mostRescored is the multiple of rescored from which on no further node is scored, where rows have
+// duplicates.
+const mostRescored = 4
+
 // beam returns the beam width of a search for k rows: a beam wider than the graph would be empty at
 // its end.
 func (g *Graph) beam(k int, s Stage) int { return min(max(k, s.EF), g.Len()) }
@@ -340,21 +344,25 @@ func (q *Query) goOn(buf *Buffer) error {
 }
 
 // collect leaves the nearest allowed rows in buf.rows and their distances in buf.dists: k rows, and
-// further ones that are within the margin, because they may be nearer by their true vectors.
+// the rows of further nodes that are within the margin, because they may be nearer by their true
+// vectors. Duplicates do not take the places of further nodes: of two rows with many, codes cannot
+// tell which is nearer to a query between them.
 func (q *Query) collect(k int, allowed bitset.Set, buf *Buffer) (err error) {
 	buf.rows, buf.dists = buf.rows[:0], buf.dists[:0]
 	margin, most := q.g.margin(k), float32(math.MaxFloat32)
 	want := rescored(k)
+	further := want - k // nodes
 	found := q.found(buf).rows
 	if !q.g.rough() { // only rows within the beam count as found
 		found = found[:min(buf.ef, len(found))]
 	}
 	q.g.expectDuplicates(found[:min(want, len(found))])
 	for _, e := range found {
-		if e.Dist > most {
+		before := len(buf.rows)
+		if e.Dist > most || before >= mostRescored*want || before >= k && further == 0 {
 			break
 		}
-		for row := e.ID &^ simd.Marked; row != none && len(buf.rows) < want; {
+		for row := e.ID &^ simd.Marked; row != none && len(buf.rows) < before+want; {
 			if row != q.without && (allowed == nil || allowed.Has(int(row))) {
 				buf.rows, buf.dists = append(buf.rows, row), append(buf.dists, e.Dist)
 				if len(buf.rows) == k && margin > 0 {
@@ -364,6 +372,9 @@ func (q *Query) collect(k int, allowed bitset.Set, buf *Buffer) (err error) {
 			if row, err = q.g.duplicate(row); err != nil {
 				return err
 			}
+		}
+		if before >= k && len(buf.rows) > before {
+			further--
 		}
 	}
 	return nil
