@@ -83,6 +83,7 @@ type header struct {
 	small       bool                     // plain to save space: without Options.Small it would be quick
 	codesCRC    uint32                   // of shared codes: codes.Codes.Checksum
 	unshared    bool                     // to save space, but the codes are in this file
+	minLength   float32                  // length of a query below which nothing is promised, or 0
 	tableCRC    uint32
 }
 
@@ -158,6 +159,7 @@ func (h *header) encode(g *geometry) []byte {
 	e.U32(bit(h.small))
 	e.U32(h.codesCRC)
 	e.U32(bit(h.unshared))
+	e.U32(math.Float32bits(h.minLength))
 	return fileformat.SealHeader(e)
 }
 
@@ -201,7 +203,7 @@ func decodeHeader(b []byte) (header, geometry, error) {
 			h.margins[c] = math.Float32frombits(d.U32())
 		}
 	}
-	horizonAt := int64(len(magic) + d.Offset())
+	horizonAt, lengthAt := int64(len(magic)+d.Offset()), int64(0)
 	if len(rev.columns) == len(headerColumns) {
 		for i := range h.horizons {
 			h.horizons[i] = math.Float32frombits(d.U32())
@@ -209,6 +211,8 @@ func decodeHeader(b []byte) (header, geometry, error) {
 		h.small = d.U32() == 1
 		h.codesCRC = d.U32()
 		h.unshared = d.U32() == 1
+		lengthAt = int64(len(magic) + d.Offset())
+		h.minLength = math.Float32frombits(d.U32())
 	}
 	m, ok := fileformat.MetricOf(metric)
 	if !ok || dim < 1 || dim > codes.MaxDim || rows < 1 || rows > codes.MaxRows {
@@ -233,6 +237,9 @@ func decodeHeader(b []byte) (header, geometry, error) {
 		if !(d >= 0 && d <= math.MaxFloat32) {
 			return fail(horizonAt+int64(i)*4, "horizon %g", d)
 		}
+	}
+	if !(h.minLength >= 0 && h.minLength <= math.MaxFloat32) {
+		return fail(lengthAt, "shortest query %g", h.minLength)
 	}
 	g := h.geometry()
 	if size != uint64(g.size) || uint64(len(b)) != size {

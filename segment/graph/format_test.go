@@ -155,6 +155,7 @@ func dump(t *testing.T, b []byte) string {
 	u32("small")
 	line(4, "checksum of shared codes", "%#08x", d.U32())
 	u32("not shared")
+	f32("shortest query")
 	repeat(4092-d.Offset(), 0, "reserved")
 	line(4, "checksum of 0 to 4091", "%#08x", d.U32())
 	for r := range rows {

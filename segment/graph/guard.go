@@ -22,6 +22,7 @@ type guard struct {
 	most     int // limit of expansions
 
 	horizon float32 // see Graph.horizon
+	short   bool    // the query is shorter than any in the calibration
 }
 
 // ErrFar is returned where the recall of the setting does not hold, because the filter excludes the
@@ -29,7 +30,7 @@ type guard struct {
 var ErrFar = errors.New("the rows near the query are not allowed")
 
 // ErrBeyondHorizon is returned where the recall of the setting does not hold, because the query is
-// farther from the rows than any in the calibration.
+// farther from the rows than any in the calibration, or nearer to zero.
 var ErrBeyondHorizon = errors.New("the query is beyond the horizon of the calibration")
 
 // Parameters of guards.
@@ -68,6 +69,7 @@ func (q *Query) Guard(k int, s Setting, allowed int) {
 		among = int(float64(k) / share)
 	}
 	q.guard.horizon = q.g.horizon(k, among)
+	q.guard.short = q.length < float64(q.g.head.minLength)
 }
 
 // Longer returns, after a search for k rows has returned ErrFar, how many more rows to search for
@@ -141,14 +143,17 @@ func (g *Graph) horizon(k, among int) float32 {
 	return 0
 }
 
-// reach returns ErrBeyondHorizon if the query is too far from all rows for a promise. b holds the
-// rows found.
+// reach returns ErrBeyondHorizon if the query is too far from all rows for a promise, or too short.
+// b holds the rows found.
 //
 // A filter that excludes most rows moves the last row wanted beyond the horizon of queries that are
 // not far. So under a filter all rows that the search has met count, the excluded ones too. With
 // Dot the last row matters itself: the codes cannot tell short rows apart.
 func (q *Query) reach(allowed bitset.Set, b *Buffer) error {
 	g := &q.guard
+	if g.short {
+		return ErrBeyondHorizon
+	}
 	if g.horizon == 0 || g.want == 0 || len(b.dists) < g.want || b.dists[g.want-1] <= g.horizon {
 		return nil
 	}

@@ -2,9 +2,11 @@ package graph
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"github.com/vecbolt/vecbolt/internal/fileformat"
+	"github.com/vecbolt/vecbolt/simd"
 )
 
 // Parameters of the horizons.
@@ -18,15 +20,24 @@ const (
 
 // setHorizons sets the horizons of a graph whose metric is not Dot: farther than from all trials
 // that are made of rows. In many dimensions, noise is beyond them, and so hard that no setting
-// would be left for the others.
+// would be left for the others. For L2, what is shorter than all of these trials is beyond them,
+// too. Nearly equal distances of rows to a query near zero are less than codes can tell.
 func (b *builder) setHorizons(trials []trial) {
+	shortest := math.Inf(1)
 	for i := range trials {
 		t := &trials[i]
+		if t.kind >= anywhere {
+			continue
+		}
+		shortest = min(shortest, simd.Dot64(t.vec, t.vec))
 		for c, k := range calibrated {
-			if k <= len(t.truth) && t.kind < anywhere {
+			if k <= len(t.truth) {
 				b.head.horizons[c] = max(b.head.horizons[c], farther*t.truth[k-1].dist)
 			}
 		}
+	}
+	if b.head.ident.Metric == fileformat.L2 {
+		b.head.minLength = float32(min(math.Sqrt(shortest/farther), math.MaxFloat32))
 	}
 }
 

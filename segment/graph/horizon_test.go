@@ -2,16 +2,19 @@ package graph
 
 import (
 	"errors"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
 
 	"github.com/vecbolt/vecbolt/internal/bitset"
 	"github.com/vecbolt/vecbolt/internal/fileformat"
+	"github.com/vecbolt/vecbolt/simd"
 )
 
-// TestHorizonOfNoise searches for noise, which is farther from all rows than any trial, and for
-// vectors like the rows. Only noise is beyond the horizon, whatever a filter allows.
+// TestHorizonOfNoise searches for noise, which is farther from all rows than any trial, for vectors
+// near zero, which are shorter, and for vectors like the rows. Only the last are within the
+// horizon, whatever a filter allows.
 func TestHorizonOfNoise(t *testing.T) {
 	const rows, k = 2000, 10
 	for _, m := range []fileformat.Metric{fileformat.Cosine, fileformat.L2} {
@@ -55,6 +58,15 @@ func TestHorizonOfNoise(t *testing.T) {
 				noise[i][j] = 20 * float32(r.NormFloat64())
 			}
 		}
+		nearly, short := make([][]float32, len(queries)), 0
+		for i, q := range queries {
+			for _, v := range q {
+				nearly[i] = append(nearly[i], v/100)
+			}
+		}
+		if m == fileformat.L2 { // otherwise lengths do not matter
+			short = len(nearly)
+		}
 		away := bitset.New(rows) // the half farther from the first query: the filter goes against it
 		last := make([]float64, rows)
 		score := d.scorer(m, queries[0])
@@ -80,6 +92,7 @@ func TestHorizonOfNoise(t *testing.T) {
 			{"like the rows, few allowed", queries, few, 0, 0}, {"like the rows, the near ones excluded", queries[:1], away, 0, 0},
 			{"noise", noise, nil, 48, 50}, {"noise, most allowed", noise, most, 48, 50},
 			{"noise, few allowed", noise, few, 48, 50},
+			{"nearly zero", nearly, nil, short, short}, {"nearly zero, most allowed", nearly, most, short, short},
 		} {
 			if n := beyond(c.vecs, c.allowed); n < c.low || n > c.high {
 				t.Errorf("metric %d, %s: %d of %d are beyond the horizon", m, c.name, n, len(c.vecs))
@@ -121,5 +134,40 @@ func TestDepths(t *testing.T) {
 		if n := atLeast[k]; n[1] < sampled[k] || n[2] < hundred || n[4] < thousand {
 			t.Errorf("kind %d: trials for at least %v rows: %v", k, calibrated, n)
 		}
+	}
+}
+
+// TestDirections: for L2, trials of all directions are as long as rows. Among rows of one length
+// they are within the horizon, and noise three times as long was not.
+func TestDirections(t *testing.T) {
+	d, _ := make1("latent", 32, 2000, 0)
+	for i := range d.rows() {
+		x := d.row(i)
+		length := float32(math.Sqrt(simd.Dot64(x, x)))
+		for j := range x {
+			x[j] /= length
+		}
+	}
+	g := d.graph(t, fileformat.L2, Options{quiet: true})
+	b, trials, _ := trialsOf(t, g, d)
+	b.setHorizons(trials)
+	within := 0
+	for i := range trials {
+		trial := &trials[i]
+		if trial.kind != anywhere {
+			continue
+		}
+		if length := math.Sqrt(simd.Dot64(trial.vec, trial.vec)); math.Abs(length-1) > 1e-5 {
+			t.Errorf("trial %d: length %g", i, length)
+		}
+		if !b.outside(trial, []int{0, 1}) {
+			within++
+		}
+	}
+	if within < fewest {
+		t.Errorf("%d trials within the horizon", within)
+	}
+	if length := float64(b.head.minLength); length < 0.02 || length > 0.9 {
+		t.Errorf("queries shorter than %g promise nothing", length)
 	}
 }

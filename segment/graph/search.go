@@ -18,6 +18,7 @@ type Query struct {
 	g       *Graph
 	point   simd.CodedVector
 	table   simd.Table // for quick nodes
+	length  float64    // of the vector, if searches depend on it: see header.minLength
 	without uint32     // a row treated as absent, or none
 	bridge  *bridge    // bridge links around without; nil until they are needed
 
@@ -43,6 +44,9 @@ func (q *Query) Reset(g *Graph, vec []float32) {
 		panic(fmt.Sprintf("graph: query of dimension %d, want %d", len(vec), dim))
 	}
 	q.guard, q.g, q.without, q.bridge, q.cold, q.ctx = guard{}, g, none, nil, false, nil
+	if q.length = 0; g.head.minLength > 0 {
+		q.length = math.Sqrt(simd.Dot64(vec, vec))
+	}
 	q.y = slices.Grow(q.y[:0], signs(dim))[:signs(dim)]
 	clear(q.y[dim:])
 	extra := g.space.point(q.y[:dim], vec, true)

@@ -111,14 +111,7 @@ func (s *synthesizer) query(k kind, i int) ([]float32, error) {
 	case central:
 		return s.mean(30)
 	case anywhere:
-		if s.head.ident.Metric == fileformat.L2 {
-			return s.moved(noise, 3, 0)
-		}
-		v := make([]float32, s.Dim())
-		for j := range v {
-			v[j] = float32(s.rng.Float64() - 0.5)
-		}
-		return v, nil
+		return s.direction()
 	default:
 		v, err := s.pick()
 		for j := range v {
@@ -142,6 +135,23 @@ func (s *synthesizer) pick() ([]float32, error) {
 		}
 	}
 	return v, nil
+}
+
+// direction returns a vector in any direction, for L2 as long as a random row.
+func (s *synthesizer) direction() ([]float32, error) {
+	v := make([]float32, s.Dim())
+	for j := range v {
+		v[j] = float32(s.rng.Float64() - 0.5)
+	}
+	if s.head.ident.Metric != fileformat.L2 {
+		return v, nil
+	}
+	x, err := s.pick()
+	times := math.Sqrt(simd.Dot64(x, x) / simd.Dot64(v, v))
+	for j := range v {
+		v[j] = float32(max(-math.MaxFloat32, min(float64(v[j])*times, math.MaxFloat32)))
+	}
+	return v, err
 }
 
 // axis returns a vector as long as a random row, along one axis.

@@ -19,7 +19,7 @@ const (
 	central                  // means of thirty rows: near the mean of all
 	extrapolated             // rows moved away from other rows
 	noisy                    // rows with noise as long as the distance of two rows
-	anywhere                 // all directions alike, even those that the rows hardly use
+	anywhere                 // all directions alike, even those that the rows hardly use; for L2 as long as a row
 	popular                  // sparse rows that keep the element in which rows are largest
 	single                   // as long as a row, along one axis; only where many elements are zero
 	opposite                 // rows times -1; not for L2, which has no opposite directions

@@ -17,6 +17,10 @@ test reads them:
                             the large ones
     bits.l2, bits.dot       47,000 vectors of 64 random bits; noise as long as these
     counts                  30,000 vectors of a few among 100 words, by Zipf's law; single words
+    copies.l2               33,000 vectors of 96 dimensions in clusters, three in ten equal to one of
+                            50; midpoints of two of these
+    unit.l2                 33,000 vectors of 96 dimensions and length 1, near a common mean; others
+                            times a hundredth, and vectors of length 1 along an axis
     words50k                the 50,000 most frequent words of --glove, a directory with base.fvecs and
                             base.txt; rarer words, and averages as above
     sections                --bge, a directory with base.fvecs and query.fvecs, as it is
@@ -133,6 +137,30 @@ def counts(folder):
     write(folder / "counts", "q-single words", numpy.eye(100)[RANDOM.integers(100, size=QUERIES)])
 
 
+def copies(folder):
+    random = numpy.random.default_rng(18)
+    rows = random.standard_normal((200, 96))[random.integers(200, size=33_000 + QUERIES)]
+    rows += 0.7 * random.standard_normal(rows.shape)
+    copied = rows[random.permutation(len(rows))[:50]]
+    same = random.random(len(rows)) < 0.3
+    rows[same] = copied[random.integers(50, size=same.sum())]
+    write(folder / "copies.l2", "base", rows[QUERIES:])
+    write(folder / "copies.l2", "query", rows[:QUERIES])
+    write(folder / "copies.l2", "q-between copies", copied[random.integers(50, size=(QUERIES, 2))].mean(axis=1))
+
+
+def unit(folder):
+    random = numpy.random.default_rng(19)
+    centres = 0.5 + random.standard_normal((40, 96)) / numpy.sqrt(1 + numpy.arange(96))
+    rows = centres[random.integers(40, size=33_000 + QUERIES)]
+    rows += random.standard_normal(rows.shape) / numpy.sqrt(1 + numpy.arange(96))
+    rows /= numpy.linalg.norm(rows, axis=1, keepdims=True)
+    write(folder / "unit.l2", "base", rows[QUERIES:])
+    write(folder / "unit.l2", "query", rows[:QUERIES])
+    write(folder / "unit.l2", "q-a hundredth", rows[:QUERIES] / 100)
+    write(folder / "unit.l2", "q-axes", numpy.eye(96)[random.integers(96, size=QUERIES)])
+
+
 def words50k(folder, glove):
     vectors = read(glove / "base.fvecs")
     index = {w: i for i, w in enumerate((glove / "base.txt").read_text().split("\n"))}
@@ -208,7 +236,7 @@ def main():
     parser.add_argument("--glove", type=pathlib.Path)
     parser.add_argument("--bge", type=pathlib.Path)
     args = parser.parse_args()
-    makers = {m.__name__: lambda m=m: m(args.folder) for m in (digits, words350k, groups, bits, counts)}
+    makers = {m.__name__: lambda m=m: m(args.folder) for m in (digits, words350k, groups, bits, counts, copies, unit)}
     if args.glove:
         makers["words50k"] = lambda: words50k(args.folder, args.glove)
     if args.bge:
