@@ -17,7 +17,7 @@ import (
 	"github.com/vecbolt/vecbolt/internal/nearest"
 )
 
-var promiseK = flag.Int("promise.k", 0, "result count of TestPromiseOutOfDistribution; 0: 1, 10, 100 and 1,000")
+var promiseK = flag.Int("promise.k", 0, "result count of tests of promises, in place of several")
 
 var promiseFull = flag.Bool("promise.full", false,
 	"TestPromiseOutOfDistribution: all sets, every k and 400 queries of each kind; an hour")
@@ -189,11 +189,28 @@ func TestPromiseOutOfDistribution(t *testing.T) {
 		fmt.Fprintf(table, "| %s | %s | %d | %g | %.4f | %.4f to %.4f | %d of %d | %d | %.0f |\n", c.set, c.kind, c.k, c.target, c.Recall,
 			c.Low, c.High, c.none, c.Queries, c.half, c.poor*float64(c.Queries))
 	}
+	worstWalks(table, cells)
 	t.Logf("\n%s", table)
 	if *promiseOut != "" {
 		if err := os.WriteFile(*promiseOut, table.Bytes(), 0o644); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// worstWalks writes the cells whose answers that are not exact are furthest below what was asked.
+// Cells with few of these tell little.
+func worstWalks(table *bytes.Buffer, cells []distributionCell) {
+	const fewest = 30
+	cells = slices.DeleteFunc(slices.Clone(cells), func(c distributionCell) bool { return c.walked.Queries < fewest })
+	slices.SortFunc(cells, func(a, b distributionCell) int {
+		return cmp.Compare(a.walked.Recall-a.target, b.walked.Recall-b.target)
+	})
+	table.WriteString("\nThe worst cells, by answers that are not exact:\n\n" +
+		"| vectors | queries | k | asked | answers | found | 95 % |\n|---|---|---|---|---|---|---|\n")
+	for _, c := range cells[:min(len(cells), 20)] {
+		fmt.Fprintf(table, "| %s | %s | %d | %g | %d | %.4f | %.4f to %.4f |\n", c.set, c.kind, c.k, c.target,
+			c.walked.Queries, c.walked.Recall, c.walked.Low, c.walked.High)
 	}
 }
 
@@ -221,7 +238,8 @@ type distributionCell struct {
 	k         int
 	target    float64
 	nearest.Estimate
-	none, half int // queries that found nothing, less than half
+	walked     nearest.Estimate // of answers that are not exact
+	none, half int              // queries that found nothing, less than half
 
 	usual, poor float64 // what Result states: the sum over the queries, and the most of any
 }
@@ -260,7 +278,7 @@ func overshoot(table *bytes.Buffer, cells []distributionCell, targets []float64)
 // ask asks queries of one kind for every target.
 func (p *promised) ask(t *testing.T, kind promiseQueries, k int, targets []float64, table *bytes.Buffer) (cells []distributionCell) {
 	t.Helper()
-	tallies := make([]nearest.Tally, len(targets))
+	tallies, walks := make([]nearest.Tally, len(targets)), make([]nearest.Tally, len(targets))
 	cells = make([]distributionCell, len(targets))
 	walked := 0
 	for _, vec := range kind.vecs {
@@ -289,6 +307,7 @@ func (p *promised) ask(t *testing.T, kind promiseQueries, k int, targets []float
 			}
 			if !r.Exact {
 				walked++
+				walks[i].Add(found, len(truth))
 			}
 			cells[i].usual += r.UsualRecall
 			cells[i].poor = max(cells[i].poor, r.Poor)
@@ -298,6 +317,7 @@ func (p *promised) ask(t *testing.T, kind promiseQueries, k int, targets []float
 	for i, target := range targets {
 		c := &cells[i]
 		c.set, c.kind, c.k, c.target, c.Estimate = p.name, kind.name, k, target, tallies[i].Estimate(nearest.Usual)
+		c.walked = walks[i].Estimate(nearest.Usual)
 		fmt.Fprintf(table, " %.4f |", c.Recall)
 		n := float64(len(kind.vecs))
 		if kind.name == likeTheRows && p.name != "drift" && (c.usual/n > c.High+0.03 || c.usual/n < c.Low-0.05) {

@@ -203,10 +203,14 @@ func hitsOf(truth, got []Hit) (found int) {
 
 // filterGrid returns rows, queries, k and targets of the tests of filters and changes.
 func filterGrid() (rows, queries int, ks []int, targets []float64) {
+	rows, queries, ks, targets = 4000, 40, []int{1, 10, 100}, []float64{0.8, 0.95}
 	if *promiseFull {
-		return *promiseRows, 100, []int{1, 10, 100}, []float64{0.8, 0.9, 0.95, 0.99}
+		rows, queries, targets = *promiseRows, 100, []float64{0.8, 0.9, 0.95, 0.99}
 	}
-	return 4000, 40, []int{1, 10, 100}, []float64{0.8, 0.95}
+	if *promiseK > 0 {
+		ks = []int{*promiseK}
+	}
+	return rows, queries, ks, targets
 }
 
 // Promised recall is delivered under filters that keep or exclude the neighbourhood of the query,

@@ -13,6 +13,9 @@ func TestPromiseRanges(t *testing.T) {
 	if *promiseFull {
 		rows, queries, ks, targets = *promiseRows, 400, []int{10, 100, 1000}, []float64{0.8, 0.9, 0.95, 0.98, 0.99}
 	}
+	if *promiseK > 0 {
+		ks = []int{*promiseK}
+	}
 	table := newPromiseTable("wanted", targets)
 	filterSets(t, rows, queries, func(set promiseSet) {
 		kinds := filterKinds(t, set, queries)
