@@ -85,3 +85,33 @@ func Estimate(dst *[BlockPoints]float32, t *Table, block, next []uint8, add, lim
 	}
 	return estimate(dst, t.sums, block, next, bias, unit, add, limit)
 }
+
+// PackSigns writes the signs of the points of a block as Estimate reads them. Bit i%16 of word i/16
+// of a point is set if its element i has the sign plus; plus holds the words of all points, one
+// point after the other. dst must be as long as the signs of the block in words of 32 bits:
+// PackSigns panics if it is not, or if plus is no whole number of words for each point.
+func PackSigns(dst []uint32, plus []uint16) {
+	per := len(plus) / BlockPoints
+	if len(plus)%BlockPoints != 0 || len(dst) != 16*per {
+		panic(fmt.Sprintf("simd: PackSigns of %d words into %d", len(plus), len(dst)))
+	}
+	spread := func(v uint16) uint32 { // four bits to each byte
+		x := (uint32(v) | uint32(v)<<8) & 0x00ff00ff
+		return (x | x<<4) & 0x0f0f0f0f
+	}
+	const odd = 0xff00ff00
+	for i := range per {
+		for q := range 4 {
+			var v [4]uint32 // byte e of v[t] is byte 4*q+t of elements 4*e and following
+			for t := range v {
+				j := 4*q + t
+				v[t] = spread(plus[j*per+i]) | spread(plus[(j+16)*per+i])<<4
+			}
+			a, b := v[0]&^odd|v[1]&^odd<<8, v[0]&odd>>8|v[1]&odd
+			c, d := v[2]&^odd|v[3]&^odd<<8, v[2]&odd>>8|v[3]&odd
+			to := dst[16*i+q:]
+			to[0], to[4] = a&0xffff|c<<16, b&0xffff|d<<16
+			to[8], to[12] = a>>16|c&0xffff0000, b>>16|d&0xffff0000
+		}
+	}
+}

@@ -121,6 +121,27 @@ func TestTableSame(t *testing.T) {
 	}
 }
 
+// TestPackSigns compares the signs of points with where Estimate reads them.
+func TestPackSigns(t *testing.T) {
+	const per = 3
+	r := rand.New(rand.NewPCG(3, 4))
+	plus := make([]uint16, BlockPoints*per)
+	for i := range plus {
+		plus[i] = uint16(r.Uint32())
+	}
+	got, want := make([]uint32, 16*per), make([]uint32, 16*per)
+	PackSigns(got, plus)
+	for j := range BlockPoints {
+		for i := range 16 * per { // element
+			bit := uint32(plus[j*per+i/16]>>(i%16)) & 1
+			want[i/4*4+j%16/4] |= bit << (j%4*8 + j/16*4 + i%4)
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%08x, want %08x", got, want)
+	}
+}
+
 func BenchmarkEstimate(b *testing.B) {
 	r := rand.New(rand.NewPCG(11, 12))
 	const dim = 768

@@ -79,24 +79,3 @@ func step(d *data, order []uint32) float64 {
 	}
 	return sum / float64(len(order))
 }
-
-// TestInterleave compares the signs of neighbours with where simd.Estimate reads them.
-func TestInterleave(t *testing.T) {
-	const per = 3
-	r := rand.New(rand.NewPCG(3, 4))
-	plus := make([]uint16, degree*per)
-	for i := range plus {
-		plus[i] = uint16(r.Uint32())
-	}
-	got, want := make([]uint32, 16*per), make([]uint32, 16*per)
-	interleave(got, plus, per)
-	for j := range degree {
-		for i := range 16 * per { // element
-			bit := uint32(plus[j*per+i/16]>>(i%16)) & 1
-			want[i/4*4+j%16/4] |= bit << (j%4*8 + j/16*4 + i%4)
-		}
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("%08x, want %08x", got, want)
-	}
-}

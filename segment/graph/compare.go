@@ -45,7 +45,7 @@ func (g *Graph) compareRecords(ctx context.Context, rows codes.Source) error {
 		for row := lo; len(x) > 0; row, x = row+1, x[dim:] {
 			extra := g.space.point(point, x[:dim], false)
 			if g.rotates() {
-				g.rotation.apply(point)
+				g.rotation.Apply(point)
 			}
 			record(want, point, extra)
 			if !g.hasRecord(uint32(row), want) {

@@ -35,7 +35,7 @@ type Graph struct {
 	whole       [len(calibrated)][]wholeBeam // of levels, for searches that are given their beam
 
 	// Of quick nodes.
-	rotation *rotation
+	rotation *simd.Rotation
 	entrance *atomic.Pointer[entrance] // the first search makes it
 }
 
@@ -134,7 +134,7 @@ func (g *Graph) Codes() *codes.Codes { return g.codes }
 // prepare makes whatever follows from the header alone.
 func (g *Graph) prepare() {
 	if g.Quick() {
-		g.rotation, g.sifts = newRotation(g.Dim(), g.head.seed), g.Dim() < quickDim
+		g.rotation, g.sifts = simd.NewRotation(g.Dim(), g.head.seed), g.Dim() < quickDim
 		g.entrance = new(atomic.Pointer[entrance])
 	}
 }

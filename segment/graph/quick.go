@@ -27,45 +27,6 @@ import (
 // signs returns the length of the one-bit codes of points of dimension dim.
 func signs(dim int) int { return (dim + 15) &^ 15 }
 
-// A rotation is a random orthogonal transform: random sign flips and a fast Hadamard transform,
-// applied twice, over the first and the last power-of-two block of the vector. It spreads skewed
-// components evenly, so that one bit per component says about equally much. It changes no distance,
-// because it is orthogonal.
-type rotation struct {
-	flips [2][]uint32 // sign bits to flip, per round
-	size  int
-}
-
-func newRotation(dim int, seed uint64) *rotation {
-	r := &rotation{size: 1}
-	for 2*r.size <= dim {
-		r.size *= 2
-	}
-	for i := range r.flips {
-		r.flips[i] = make([]uint32, dim)
-		for j := range dim {
-			// Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014.
-			seed += 0x9e3779b97f4a7c15
-			z := seed
-			z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
-			z = (z ^ z>>27) * 0x94d049bb133111eb
-			r.flips[i][j] = uint32(z>>63) << 31
-		}
-	}
-	return r
-}
-
-func (r *rotation) apply(v []float32) {
-	scale := float32(1 / math.Sqrt(float64(r.size)))
-	for _, flips := range r.flips {
-		simd.Flip(v, flips)
-		simd.Hadamard(v[:r.size], scale)
-		if r.size < len(v) {
-			simd.Hadamard(v[len(v)-r.size:], scale)
-		}
-	}
-}
-
 // numbers returns the numbers at the end of a record that make a point of its codes.
 func numbers(tail []byte) (scale, extra float32) {
 	number := func(at int) float32 { return math.Float32frombits(binary.LittleEndian.Uint32(tail[at:])) }
@@ -109,7 +70,7 @@ func (d *decodedRecord) rotated(g *Graph, row uint32) []byte {
 func (d *decodedRecord) rotate(g *Graph, row uint32, dst []byte) {
 	coded, tail := g.parts(row)
 	d.read(coded, tail, g.Dim())
-	g.rotation.apply(d.y[:g.Dim()])
+	g.rotation.Apply(d.y[:g.Dim()])
 	record(dst, d.y[:g.Dim()], d.extra)
 }
 
@@ -184,31 +145,7 @@ func (w *workerScratch) sketchFrom(g *Graph, words []uint32, ids []uint32) {
 		head[j] = math.Float32bits(float32(square + float64(factor*along) + float64(z64*z64) - float64(own*own)))
 		head[degree+j] = math.Float32bits(float32(-factor))
 	}
-	interleave(words[2*degree:], w.plus, per)
-}
-
-// interleave writes the signs of 32 neighbours, of which each has per words of 16, as simd.Estimate
-// reads them: for every four elements 16 bytes, of which byte j has those of neighbours j and j+16.
-func interleave(dst []uint32, plus []uint16, per int) {
-	spread := func(v uint16) uint32 { // four bits to each byte
-		x := (uint32(v) | uint32(v)<<8) & 0x00ff00ff
-		return (x | x<<4) & 0x0f0f0f0f
-	}
-	const odd = 0xff00ff00
-	for i := range per {
-		for q := range 4 {
-			var v [4]uint32 // byte e of v[t] is byte 4*q+t of elements 4*e and following
-			for t := range v {
-				j := 4*q + t
-				v[t] = spread(plus[j*per+i]) | spread(plus[(j+16)*per+i])<<4
-			}
-			a, b := v[0]&^odd|v[1]&^odd<<8, v[0]&odd>>8|v[1]&odd
-			c, d := v[2]&^odd|v[3]&^odd<<8, v[2]&odd>>8|v[3]&odd
-			to := dst[16*i+q:]
-			to[0], to[4] = a&0xffff|c<<16, b&0xffff|d<<16
-			to[8], to[12] = a>>16|c&0xffff0000, b>>16|d&0xffff0000
-		}
-	}
+	simd.PackSigns(words[2*degree:], w.plus)
 }
 
 // fillCandidates: the free places of a node are filled from this many rows or a few more. With

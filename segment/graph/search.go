@@ -51,14 +51,14 @@ func (q *Query) Reset(g *Graph, vec []float32) {
 	clear(q.y[dim:])
 	extra := g.space.point(q.y[:dim], vec, true)
 	if g.rotates() {
-		g.rotation.apply(q.y[:dim])
+		g.rotation.Apply(q.y[:dim])
 	}
 	size := int(recordSize(dim))
 	q.rec = slices.Grow(q.rec[:0], size)[:size]
 	record(q.rec, q.y[:dim], extra)
 	if g.Quick() {
 		if !g.rotates() {
-			g.rotation.apply(q.y[:dim])
+			g.rotation.Apply(q.y[:dim])
 		}
 		q.table.Set(q.y)
 	}

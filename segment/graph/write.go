@@ -182,7 +182,7 @@ func (b *builder) makeRecords(rows codes.Source, opts *Options) (err error) {
 	point := func(dst, x []float32) float32 {
 		extra := b.space.point(dst, x, false)
 		if b.rotates() {
-			b.rotation.apply(dst)
+			b.rotation.Apply(dst)
 		}
 		return extra
 	}
