@@ -14,6 +14,7 @@ import (
 	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/internal/vfs"
+	"github.com/vecbolt/vecbolt/segment/codes"
 )
 
 // Rows of the head get codes block by block, and answers stay equal to brute force: with filters of
@@ -162,6 +163,110 @@ func TestFlushedCodes(t *testing.T) {
 		if n := must(vdb.Stats()).Collections[0].Uncoded; n != 1-want {
 			t.Errorf("settled in %v: %d rows without codes", settle, n)
 		}
+	}
+}
+
+// Answers that use a graph scan rows without one by sketches, in memory and while they wait for
+// their graph, and keep the promise if these have all the hits. Exact answers do not.
+func TestSketchesBesideAGraph(t *testing.T) {
+	const dim, block, groups, each = 128, 512, 128, 10
+	ctx := t.Context()
+	for _, metric := range []Metric{Cosine, Dot, L2} {
+		t.Run(fmt.Sprint(metric), func(t *testing.T) {
+			opts := walking
+			opts.codedBytes, opts.settle, opts.Recheck = block*dim*4, 1, Manual
+			vdb := open(t, t.TempDir(), &opts)
+			c := collection(t, vdb, "c", Schema{Dim: dim, Metric: metric})
+			rng := rand.New(rand.NewPCG(31, 32))
+			docs := map[string]Document{}
+			write := func(vecs [][]float32) {
+				var some []Document
+				for _, v := range vecs {
+					d := Document{ID: fmt.Sprint(len(docs)), Vector: v}
+					docs[d.ID], some = d, append(some, d)
+				}
+				upsert(t, c, some...)
+			}
+			near := func(v []float32) []float32 {
+				v = slices.Clone(v)
+				for i := range v {
+					v[i] += 0.2 * float32(rng.NormFloat64())
+				}
+				return v
+			}
+			write(randomVectors(rng, 600, dim))
+			if err := vdb.Compact(ctx); err != nil {
+				t.Fatal(err)
+			}
+			centres := randomVectors(rng, groups, dim)
+			var vecs [][]float32
+			for i := range groups * each {
+				v := near(centres[i%groups])
+				if metric == Dot {
+					for j := range v {
+						v[j] *= 3 // larger products than the rows of the segment
+					}
+				}
+				vecs = append(vecs, v)
+			}
+			write(vecs)
+			queries := make([]Query, 40)
+			for i := range queries {
+				queries[i] = Query{Near: Vector(near(vecs[i*17])), K: 5}
+			}
+			ask := func(name, plan string) {
+				t.Helper()
+				wanted, found := 0, 0
+				for _, q := range queries {
+					truth := bruteForce(docs, metric, q)
+					r := must(c.Search(ctx, q))
+					if r.Exact || r.Recall != float64(DefaultRecall) || r.Plan != plan {
+						t.Fatalf("%s: exact %v, recall %v, plan %q, want %q", name, r.Exact, r.Recall, r.Plan, plan)
+					}
+					for _, h := range truth {
+						wanted++
+						if slices.ContainsFunc(r.Hits, func(o Hit) bool { return o.ID == h.ID }) {
+							found++
+						}
+					}
+					q.Accuracy = Exact
+					sameHits(t, truth, must(c.Search(ctx, q)))
+				}
+				if float64(found) < codes.SketchRecall*float64(wanted) {
+					t.Errorf("%s: found %d of %d", name, found, wanted)
+				}
+			}
+			explain := func(name string, want ...string) {
+				t.Helper()
+				e, err := c.Explain(ctx, queries[0])
+				if err != nil {
+					t.Fatal(err)
+				}
+				var plans []string
+				for _, p := range e.Plan {
+					plans = append(plans, p.Plan)
+				}
+				if !slices.Equal(plans, want) {
+					t.Errorf("%s: plans %q, want %q", name, plans, want)
+				}
+			}
+			ask("in memory", "graph, and scan of sketches of the rest")
+			explain("in memory", "graph", "scan of sketches")
+			if err := vdb.Flush(ctx); err != nil {
+				t.Fatal(err)
+			}
+			if err := vdb.engine.SketchSegments(ctx); err != nil {
+				t.Fatal(err)
+			}
+			ask("flushed", "graph, and scan of sketches of the rest")
+			explain("flushed", "graph", "scan of sketches")
+			if metric == Cosine { // it takes long
+				if err := vdb.Compact(ctx); err != nil {
+					t.Fatal(err)
+				}
+				explain("compacted", "graph")
+			}
+		})
 	}
 }
 

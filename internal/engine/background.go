@@ -25,6 +25,7 @@ type background struct {
 	flush   chan struct{}
 	idle    chan struct{} // the head may have been idle for long enough
 	code    chan struct{} // a search met a full block of the head without codes
+	sketch  chan struct{} // segments have come to wait for a graph, or have got one
 	compact chan struct{}
 	settled chan struct{} // all segments have settled
 	derive  chan struct{}
@@ -40,6 +41,7 @@ func (b *background) start(db *Engine) {
 	}
 	b.flush, b.compact, b.derive = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1)
 	b.idle, b.code, b.settled = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1)
+	b.sketch = make(chan struct{}, 1)
 	if db.Leads() {
 		b.lead(db)
 	}
@@ -60,6 +62,7 @@ func (b *background) lead(db *Engine) {
 			if wakeAfter(next, b.derive); next == 0 {
 				wake(b.settled)
 			}
+			wake(b.sketch)
 			return err
 		})
 		var again *time.Timer // one, however often segments settle
@@ -72,6 +75,7 @@ func (b *background) lead(db *Engine) {
 			return err
 		})
 		b.serve(db, b.code, "codes of the head", func() error { return db.codeHeads(given) })
+		b.serve(db, b.sketch, "sketches", func() error { return db.SketchSegments(given) })
 		b.serve(db, b.idle, "flush", func() error {
 			next, err := db.FlushIdle(db.Opts.Settle)
 			wakeAfter(next, b.idle)

@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"github.com/vecbolt/vecbolt/internal/fileformat"
+	"github.com/vecbolt/vecbolt/internal/vfs"
 	"github.com/vecbolt/vecbolt/segment/codes"
 )
 
@@ -44,6 +45,44 @@ func (db *Engine) codesOf(s *OpenSegment) *Derived[codes.Codes] {
 		newer:    fileformat.ErrVersion,
 		outdated: func(c *codes.Codes) bool { return c.Outdated(s.index() == IndexSmall) },
 	}
+}
+
+// SketchSegments makes the sketches of segments that have codes and wait for their graph, and drops
+// those of others.
+func (db *Engine) SketchSegments(ctx context.Context) error {
+	ver := db.Current() // keeps the segments mapped
+	defer db.Drop(ver)
+	for _, s := range ver.Files.Segments {
+		if s.Codes == nil || s.Graph == nil {
+			continue
+		}
+		err := vfs.Catch(s.Codes.File(), func() error {
+			return db.Guard(func() error { return s.sketch(ctx) })
+		})
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil { // scans do without
+			db.Opts.Logger.Warn("cannot sketch rows", append(reasons(err), "segment", s.Info.ID)...)
+		}
+	}
+	return nil
+}
+
+func (s *OpenSegment) sketch(ctx context.Context) error {
+	c := s.Codes.Get()
+	switch {
+	case c == nil:
+		return nil
+	case s.index() == IndexNone || s.Graph.Get() != nil:
+		c.DropSketches()
+		return nil
+	}
+	yield := yielderOf(ctx)
+	return c.Sketch(func() error {
+		yield.yield()
+		return ctx.Err()
+	})
 }
 
 // CodesIdent identifies a segment in the files derived from its vectors.

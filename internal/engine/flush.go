@@ -200,6 +200,7 @@ func (db *Engine) flushFrozen() (err error) {
 	db.Drop(v)
 	db.Opts.Logger.Info("flushed", "lsn", v.LSN, "segments", len(f.built), "took", time.Since(start))
 	db.Background.WakeCompact()
+	wake(db.Background.sketch)
 	return nil
 }
 

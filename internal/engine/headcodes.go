@@ -124,6 +124,15 @@ func (db *Engine) codeBlocks(v *View, p *Part, most int, yield *yielder) []*code
 			db.Opts.Logger.Warn("cannot code rows in memory", "error", err)
 			break
 		}
+		if v.Def.Schema.Index != IndexNone {
+			err = block.Sketch(func() error {
+				yield.yield()
+				return nil
+			})
+		}
+		if err != nil {
+			db.Opts.Logger.Warn("cannot sketch rows in memory", "error", err)
+		}
 		if like == nil {
 			like = block
 		}

@@ -2,6 +2,8 @@ package nearest
 
 import (
 	"fmt"
+
+	"github.com/vecbolt/vecbolt/segment/codes"
 )
 
 // Explain says how a part with vectors was searched for a probe, and why.
@@ -14,6 +16,9 @@ func (s *Search) Explain(q *Probe, part int) (plan, reason string) {
 		plan = "graph"
 	case share < s.sparse(part):
 		plan, reason = "row by row", fmt.Sprintf("only %.3g %% of the rows match", 100*share)
+	case q.Parts[part].codes != nil && q.Parts[part].codes.Estimates():
+		plan, reason = "scan of sketches", fmt.Sprintf("the answer is approximate anyway, and sketches, which rule "+
+			"out most rows, promise a recall of %v", codes.SketchRecall)
 	case p.Segment == nil && q.Parts[part].codes != nil:
 		plan, reason = "scan of codes", fmt.Sprintf("codes rule out most rows; the newest %d have none yet",
 			p.N-s.heads[part].Len())

@@ -12,6 +12,7 @@ type Ledger struct {
 
 	graph      bool // through a graph
 	coded      bool // codes were scanned
+	sketched   bool // sketches were
 	Considered int  // vectors compared with the query
 	scanned    int  // of considered, by scans
 }
@@ -43,7 +44,7 @@ func (l *Ledger) Add(part Ledger) {
 	l.share, l.usual = min(l.Recall(), part.Recall()), min(l.Usual(), part.Usual())
 	l.poor = max(l.poor, part.poor)
 	l.Approximate = l.Approximate || part.Approximate
-	l.graph, l.coded = l.graph || part.graph, l.coded || part.coded
+	l.graph, l.coded, l.sketched = l.graph || part.graph, l.coded || part.coded, l.sketched || part.sketched
 	l.Considered += part.Considered
 	l.scanned += part.scanned
 }
@@ -64,6 +65,9 @@ func (l *Ledger) Plan() string {
 	plan := "exact scan"
 	if l.coded {
 		plan = "exact scan of codes"
+	}
+	if l.sketched {
+		plan = "scan of sketches"
 	}
 	switch {
 	case l.graph && l.scanned > 0:

@@ -160,6 +160,8 @@ func (s *Search) Run(ctx context.Context) error {
 // prepareScan prepares a probe for the parts that are scanned, and returns how many of their rows
 // it wants. It adds the promise of each part to the ledger.
 func (s *Search) prepareScan(p *Probe) int {
+	// The answer is approximate anyway, and the scan misses less than it may.
+	estimate := p.UsesGraphs() && p.Recall <= codes.SketchRecall && len(s.Probes) < minBatch
 	for i, part := range s.View.Parts {
 		switch {
 		case p.usesGraph(i):
@@ -176,10 +178,15 @@ func (s *Search) prepareScan(p *Probe) int {
 			if blocks := s.heads[i].Blocks; len(blocks) > 0 {
 				coded = blocks[0] // the query serves all
 			}
-			p.Ledger.Add(Ledger{scanned: n, Considered: n, coded: coded != nil})
+			l := Ledger{scanned: n, Considered: n, coded: coded != nil}
 			if coded != nil {
 				p.Parts[i].codes = coded.Query(p.Scorer.Query)
+				if estimate && p.Parts[i].codes.Estimate(p.Scorer.Query) {
+					l.Approximate, l.sketched = true, true
+					l.share, l.usual = codes.SketchRecall, codes.SketchRecall
+				}
 			}
+			p.Ledger.Add(l)
 		}
 	}
 	return p.Ledger.scanned

@@ -3,6 +3,7 @@ package codes
 import (
 	"fmt"
 	"math"
+	"math/bits"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -117,6 +118,73 @@ func BenchmarkSearch(b *testing.B) {
 					b.ReportMetric(float64(rescored[i])/float64(2*len(floats)), name+"-rescored")
 					b.ReportMetric(float64(intervals[i])/float64(2*len(floats)), name+"-intervals")
 				}
+			})
+		}
+	}
+}
+
+// BenchmarkSketches looks through all rows for those that may reach the score of the 10th best, as
+// a scan does after a search of a graph: by nibbles and by sketches, in turn, on one core. Before,
+// the vectors of all rows are read, so that nibbles and sketches come from memory. Times are
+// medians in nanoseconds per row, "left" the shares of the rows whose codes are read, "missed" that
+// of the ten best.
+func BenchmarkSketches(b *testing.B) {
+	for _, set := range benchSets(b) {
+		for _, m := range metrics {
+			c := set.sketched(b, m)
+			if err := c.Verify(); err != nil {
+				b.Fatal(err)
+			}
+			b.Run(fmt.Sprintf("%s/metric=%d", set.name, m), func(b *testing.B) {
+				const k = 10
+				n := set.rows()
+				scores, cands := make([]float64, n), make([]Candidate, 0, n)
+				var buf Buffer
+				var times [2][]float64
+				var left [2]int
+				missed := 0
+				for b.Loop() {
+					vec := set.queries.row(len(times[0]) % set.queries.rows())
+					for i := range scores {
+						scores[i] = score(m, vec, set.row(i))
+					}
+					sorted := slices.Sorted(slices.Values(scores))
+					cut := sorted[n-k]
+					for i, q := range []*Query{c.Query(vec), estimated(b, c, vec)} {
+						start, err := time.Now(), error(nil)
+						cands, err = q.Candidates(cands[:0], 0, n, nil, cut, &buf)
+						times[i] = append(times[i], float64(time.Since(start))/float64(n))
+						if err != nil {
+							b.Fatal(err)
+						}
+						low := q.cut(cut)
+						for lo := 0; lo < n; lo += chunk {
+							hi := min(lo+chunk, n)
+							if i == 1 {
+								left[i] += len(q.likely(c.sketches.Load(), lo, hi, nil, cut, buf.rows[:0]))
+								continue
+							}
+							q.scanNibbles(buf.bits[:(hi-lo+63)/64], buf.dots[:hi-lo], lo, low)
+							for _, w := range buf.bits[:(hi-lo+63)/64] {
+								left[i] += bits.OnesCount64(w)
+							}
+						}
+						if i == 1 {
+							missed += k - len(cands)
+							for _, cand := range cands {
+								if scores[cand.Row] < cut {
+									missed++
+								}
+							}
+						}
+					}
+				}
+				for i, name := range []string{"nibbles", "sketches"} {
+					slices.Sort(times[i])
+					b.ReportMetric(times[i][len(times[i])/2], name+"-ns/row")
+					b.ReportMetric(float64(left[i])/float64(n*len(times[i])), name+"-left")
+				}
+				b.ReportMetric(float64(missed)/float64(k*len(times[0])), "missed")
 			})
 		}
 	}

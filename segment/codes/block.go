@@ -68,6 +68,7 @@ func (q *Query) On(c *Codes) *Query {
 		c: c, wild: q.wild, weights: q.weights, coded: q.coded,
 		length: q.length, unit: q.unit, size: q.size, step: q.step, resid: q.resid, base: q.base,
 		beta: q.beta, mean: q.mean, floor: q.floor, eps: q.eps, half: q.half, per: q.per, coarse: q.coarse,
+		estimate: q.estimate,
 	}
 	on.add = above(on.slack(c.head.slope, c.head.square, on.resid))
 	return on

@@ -25,7 +25,8 @@ type Codes struct {
 	coarse  []float32
 	root    *Codes // of blocks with one mean, the first
 
-	rowsSeen atomic.Bool // see RowsVerified
+	rowsSeen atomic.Bool              // see RowsVerified
+	sketches atomic.Pointer[sketches] // nil: none
 }
 
 // Parse opens the code file b for the segment ident. It verifies header, checksums of blocks and

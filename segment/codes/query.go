@@ -36,6 +36,7 @@ type Query struct {
 	half     float64 // divisor of a score in the scan
 	add, per float32 // added by the scan for all errors that grow with the scale, and per level of 1
 	coarse   *coarse
+	estimate *estimate // nil: sketches are not used
 }
 
 // Query prepares a query for vec. It panics if the length of vec is not Dim. It does not keep vec.
@@ -191,17 +192,19 @@ func (q *Query) Candidates(dst []Candidate, lo, hi int, set []uint64, cut float6
 	low, before := q.cut(cut), len(dst)
 	for ; lo < hi; lo += chunk {
 		n := min(chunk, hi-lo)
-		if q.useNibbles(low) {
-			rows, ok, err := q.among(lo, lo+n, set, low, buf)
-			if err == nil && ok {
-				dst, err = q.look(dst, rows, low, buf)
-			}
-			if err != nil {
-				return dst[:before], err
-			}
-			if ok {
-				continue
-			}
+		rows, ok := q.sketched(lo, lo+n, set, cut, buf)
+		var err error
+		if !ok && q.useNibbles(low) {
+			rows, ok, err = q.among(lo, lo+n, set, low, buf)
+		}
+		if ok {
+			dst, err = q.look(dst, rows, low, buf)
+		}
+		if err != nil {
+			return dst[:before], err
+		}
+		if ok {
+			continue
 		}
 		if err := q.c.touchRows(lo, lo+n); err != nil {
 			return dst[:before], err
