@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -507,6 +508,55 @@ func TestDirectoryReplaced(t *testing.T) {
 			}
 			if err := follower.Close(); err != nil {
 				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestSnapshotsOfFormerLeader: snapshots before and after a flush of a process that led stay as
+// they are once it follows, whichever is closed first.
+func TestSnapshotsOfFormerLeader(t *testing.T) {
+	bounded(t)
+	for _, early := range []bool{false, true} {
+		t.Run(fmt.Sprintf("early=%v", early), func(t *testing.T) {
+			ctx, dir := t.Context(), filepath.Join(t.TempDir(), "db")
+			first := open(t, dir, nil)
+			docs := collection(t, first, "c", Schema{})
+			open(t, dir, nil)
+			var snaps []*Snapshot
+			for n := range 3 {
+				upsert(t, docs, Document{ID: fmt.Sprint(n)})
+				if err := first.Flush(ctx); err != nil {
+					t.Fatal(err)
+				}
+				s, err := first.Snapshot()
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer s.Close()
+				snaps = append(snaps, s)
+			}
+			depose(t, dir)
+			if err := first.Barrier(ctx); err != nil {
+				t.Fatal(err)
+			}
+			if early {
+				slices.Reverse(snaps)
+			}
+			for len(snaps) > 0 {
+				for _, s := range snaps {
+					c, err := s.Collection("c")
+					if err != nil {
+						t.Fatal(err)
+					}
+					if _, err := c.Get(ctx, "0", WithText); err != nil {
+						t.Error(err)
+					}
+				}
+				if err := snaps[0].Close(); err != nil {
+					t.Error(err)
+				}
+				snaps = snaps[1:]
 			}
 		})
 	}

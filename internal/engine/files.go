@@ -103,7 +103,7 @@ func (s *OpenSegment) Close() error {
 // A fileSet has the segments of a version and the store of its documents. Versions share
 // one until a flush or a compaction changes it.
 type fileSet struct {
-	Store    *meta.Store // Engine.Store, except for versions of a published folder
+	Store    *meta.Store // Engine.Store when it was made
 	IDs      *KnownIDs   // likewise: a restored database reuses DocNums
 	Segments []*OpenSegment
 	versions int // guarded by Engine.Mu
@@ -326,9 +326,20 @@ func (db *Engine) unref(v *Version) {
 		}
 		db.shut(s)
 	}
-	if v.Files.Store != db.Store && !db.closed {
-		db.closeStore(v.Files.Store)
+	if store := v.Files.Store; store != db.Store && !db.reads(store) && !db.closed { // release closes the rest
+		db.closeStore(store)
 	}
+}
+
+// reads reports whether a version has the documents of a store. Those before and after a flush of
+// this process, while it led, have the same one. Mu is held.
+func (db *Engine) reads(store *meta.Store) bool {
+	for v := range db.Live {
+		if v.Files.Store == store {
+			return true
+		}
+	}
+	return false
 }
 
 // shut closes a segment that nobody reads; Mu is held.
