@@ -308,7 +308,7 @@ func (s *leader) greet(f *follower) error {
 		}
 		return flush()
 	})
-	if errors.Is(err, engine.ErrClosed) {
+	if errors.Is(err, engine.ErrClosed) || errors.Is(err, engine.ErrLocked) { // or it has lost the lead
 		err = ErrNotLeader
 	}
 	if err == nil {

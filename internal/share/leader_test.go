@@ -2,6 +2,7 @@ package share
 
 import (
 	"errors"
+	"log/slog"
 	"testing"
 
 	"github.com/vecbolt/vecbolt/internal/engine"
@@ -47,5 +48,44 @@ func TestLeaderEndsBeforeHello(t *testing.T) {
 				t.Fatal(m, err)
 			}
 		})
+	}
+}
+
+// TestHelloToFormerLeader: a process that joins a leader which has just lost the lead is told to
+// look for the next one.
+func TestHelloToFormerLeader(t *testing.T) {
+	if !engine.CanShare {
+		t.Skip("processes do not share here")
+	}
+	dir := t.TempDir()
+	e, err := engine.NewFollower(dir, engine.Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := lead(dir, Process{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := errors.Join(s.abandon(), e.Close()); err != nil {
+			t.Error(err)
+		}
+	}()
+	s.serve(e)
+	conn, err := dial(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	hello, err := Append(nil, Hello{Version: Version, Writer: [16]byte{1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Write(hello); err != nil {
+		t.Fatal(err)
+	}
+	l := &link{in: NewReader(conn, true)}
+	if m, err := l.receive(); !errors.Is(err, ErrNotLeader) {
+		t.Fatal(m, err)
 	}
 }
