@@ -5,31 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/internal/formattest"
 )
-
-// countdown is a context that ends after a number of calls of Err.
-type countdown struct {
-	context.Context
-	looks atomic.Int64
-}
-
-func counting(ctx context.Context, looks int) *countdown {
-	c := &countdown{Context: ctx}
-	c.looks.Store(int64(looks))
-	return c
-}
-
-func (c *countdown) Err() error {
-	if c.looks.Add(-1) < 0 {
-		return context.Canceled
-	}
-	return nil
-}
 
 // Every reading call checks its context in proportion to its work, and returns the error
 // of the context at whichever check it ends.
@@ -108,17 +89,17 @@ func TestReadsEndWithTheirContext(t *testing.T) {
 			t.Fatalf("%s: %v", tt.name, err)
 		}
 		const enough = 1 << 40
-		whole := counting(t.Context(), enough)
+		whole := formattest.NewCountdown(t.Context(), enough)
 		if err := tt.call(whole); err != nil {
 			t.Fatalf("%s: %v", tt.name, err)
 		}
-		looks := int(enough - whole.looks.Load())
+		looks := enough - whole.Left()
 		if looks*tt.most < rows {
 			t.Errorf("%s: %d looks at the context for %d rows, want one for %d", tt.name, looks, rows, tt.most)
 		}
 		step := max(1, looks/50)
 		for n := 0; n < looks; n += step {
-			if err := tt.call(counting(t.Context(), n)); !errors.Is(err, context.Canceled) {
+			if err := tt.call(formattest.NewCountdown(t.Context(), n)); !errors.Is(err, context.Canceled) {
 				t.Fatalf("%s: ended at look %d of %d: %v", tt.name, n, looks, err)
 			}
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/internal/blocks"
 	"github.com/vecbolt/vecbolt/internal/engine"
+	"github.com/vecbolt/vecbolt/internal/formattest"
 )
 
 var churnRounds = flag.Int("churn", 0, "rounds of TestGraphChurn; 1,000 take about an hour")
@@ -597,13 +598,13 @@ func TestGraphSearchEndsWithItsContext(t *testing.T) {
 			if r := mustSearch(t, f.c, q); r.Exact {
 				t.Fatal("an exact answer")
 			}
-			ctx := &countdown{left: 1 << 30, done: make(chan struct{})}
+			ctx := formattest.NewCountdown(t.Context(), 1<<30)
 			if _, err := f.c.Search(ctx, q); err != nil {
 				t.Fatal(err)
 			}
-			looks[ef] = 1<<30 - ctx.left
-			for n := 1; n <= looks[ef]; n++ {
-				ctx := &countdown{left: n, done: make(chan struct{})}
+			looks[ef] = 1<<30 - ctx.Left()
+			for n := range looks[ef] {
+				ctx := formattest.NewCountdown(t.Context(), n)
 				if _, err := f.c.Search(ctx, q); !errors.Is(err, context.Canceled) {
 					t.Errorf("ef %d: ended at look %d of %d: %v", ef, n, looks[ef], err)
 				}

@@ -8,40 +8,18 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/vecbolt/vecbolt/internal/document"
 	"github.com/vecbolt/vecbolt/internal/engine"
+	"github.com/vecbolt/vecbolt/internal/formattest"
 	"github.com/vecbolt/vecbolt/internal/meta"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 	"github.com/vecbolt/vecbolt/segment"
 	"github.com/vecbolt/vecbolt/wal"
 )
-
-// A countdown is a context that ends after a number of calls of Err.
-type countdown struct {
-	mu   sync.Mutex
-	left int
-	done chan struct{}
-}
-
-func (c *countdown) Deadline() (time.Time, bool) { return time.Time{}, false }
-func (c *countdown) Value(any) any               { return nil }
-func (c *countdown) Done() <-chan struct{}       { return c.done }
-func (c *countdown) Err() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.left--; c.left > 0 {
-		return nil
-	}
-	if c.left == 0 {
-		close(c.done)
-	}
-	return context.Canceled
-}
 
 // Wherever a call looks at its context, and that has ended, it says so, and
 // leaves a database that is whole.
@@ -54,7 +32,7 @@ func TestContextEndsAnywhere(t *testing.T) {
 		opts := smallest
 		opts.Compaction = Manual
 		vdb := open(t, dir, &opts)
-		errs := everything(func() context.Context { return &countdown{left: n, done: make(chan struct{})} }, vdb, filepath.Join(memDir(t), "copy"))
+		errs := everything(func() context.Context { return formattest.NewCountdown(t.Context(), n-1) }, vdb, filepath.Join(memDir(t), "copy"))
 		for call, err := range errs {
 			if !errors.Is(err, context.Canceled) && !errors.Is(err, ErrNotFound) {
 				t.Errorf("%s, at look %d: %v", call, n, err)
@@ -80,12 +58,12 @@ func TestContextEndsAnywhere(t *testing.T) {
 	}
 	for n := 1; n < 30; n += 2 {
 		writeFiles(t, dir, v.files)
-		ctx := &countdown{left: n, done: make(chan struct{})}
-		if _, err := CheckFiles(ctx, dir, CheckDeep); err != nil && !errors.Is(err, context.Canceled) || err == nil && ctx.Err() != nil && ctx.left < -1 {
+		ctx := formattest.NewCountdown(t.Context(), n-1)
+		if _, err := CheckFiles(ctx, dir, CheckDeep); err != nil && !errors.Is(err, context.Canceled) || err == nil && ctx.Err() != nil && ctx.Left() < -2 {
 			t.Errorf("check of files, at look %d: %v", n, err)
 		}
-		ctx = &countdown{left: n, done: make(chan struct{})}
-		if _, err := Repair(ctx, dir, filepath.Join(memDir(t), "fixed")); err != nil && !errors.Is(err, context.Canceled) || err == nil && ctx.Err() != nil && ctx.left < -1 {
+		ctx = formattest.NewCountdown(t.Context(), n-1)
+		if _, err := Repair(ctx, dir, filepath.Join(memDir(t), "fixed")); err != nil && !errors.Is(err, context.Canceled) || err == nil && ctx.Err() != nil && ctx.Left() < -2 {
 			t.Errorf("repair, at look %d: %v", n, err)
 		}
 	}

@@ -25,11 +25,11 @@ func TestCancelled(t *testing.T) {
 			for _, allowed := range []bitset.Set{nil, half} {
 				var buf Buffer
 				search := func(looks int) (Stats, int, error) {
-					ctx := &formattest.Countdown{Context: t.Context(), Looks: looks}
+					ctx := formattest.NewCountdown(t.Context(), looks)
 					q := g.Query(queries[0])
 					q.Heed(ctx)
 					_, stats, err := q.Find(10, s, allowed, &buf)
-					return stats, looks - ctx.Looks, err
+					return stats, looks - ctx.Left(), err
 				}
 				const enough = 1 << 40
 				stats, looks, err := search(enough)

@@ -48,16 +48,16 @@ func TestCancelled(t *testing.T) {
 			return err
 		}
 		looks := 1 << 20
-		whole := &formattest.Countdown{Context: t.Context(), Looks: looks}
+		whole := formattest.NewCountdown(t.Context(), looks)
 		if err := run(whole); err != nil {
 			t.Fatal(err)
 		}
-		if looks -= whole.Looks; looks < 4 {
+		if looks -= whole.Left(); looks < 4 {
 			t.Errorf("%s: the context was looked at %d times", query, looks)
 		}
 		for n := range looks {
 			var in *PartError
-			if err := run(&formattest.Countdown{Context: t.Context(), Looks: n}); !errors.Is(err, context.Canceled) || errors.As(err, &in) {
+			if err := run(formattest.NewCountdown(t.Context(), n)); !errors.Is(err, context.Canceled) || errors.As(err, &in) {
 				t.Fatalf("%s: ended at look %d of %d: %v", query, n, looks, err)
 			}
 		}
