@@ -2,6 +2,7 @@ package db
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/vecbolt/vecbolt/internal/query"
@@ -88,11 +89,15 @@ func (db *DB) Flush(ctx context.Context) error {
 // maintenance runs a call that changes files but no documents, in the process that leads.
 func (db *DB) maintenance(ctx context.Context, call string, kind uint8, work func() error) error {
 	done, err := db.delegate(ctx, kind)
-	if !done {
+	for !done {
 		if err = db.engine.Usable(ctx); err == nil {
-			defer db.engine.End()
 			err = work()
+			db.engine.End()
 		}
+		if !errors.Is(err, engine.ErrLocked) || db.engine.CheckLead() == nil { // otherwise another process leads now
+			break
+		}
+		done, err = db.delegate(ctx, kind)
 	}
 	if err != nil {
 		return fmt.Errorf("db: %s: %w", call, engine.Translate(err))

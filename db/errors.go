@@ -10,8 +10,8 @@ import (
 var (
 	// ErrClosed is returned by every method of a database, a snapshot or a
 	// collection whose database or snapshot has been closed. Writes also return it if
-	// another database was put into the directory while this process followed: it reads
-	// the former one, and has to open the directory again.
+	// the directory was removed, renamed or given another database while this process
+	// followed: it reads the former one, and has to open the directory again.
 	ErrClosed = engine.ErrClosed
 
 	// ErrLocked is returned by Open when another process has the database open in a way

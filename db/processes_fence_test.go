@@ -513,6 +513,78 @@ func TestDirectoryReplaced(t *testing.T) {
 	}
 }
 
+// TestDirectoryGone removes or renames the directory of a database that processes follow. When its
+// leader ends, they read on, and say that it is gone, not that something was not found.
+func TestDirectoryGone(t *testing.T) {
+	bounded(t)
+	for _, tt := range []struct {
+		name  string
+		gone  func(t *testing.T, dir string) error
+		reads bool // a process that only reads has the files, which nobody writes
+	}{
+		{"removed", func(_ *testing.T, dir string) error { return os.RemoveAll(dir) }, false},
+		{"emptied", func(_ *testing.T, dir string) error {
+			return errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700))
+		}, false},
+		{"renamed", func(_ *testing.T, dir string) error { return os.Rename(dir, dir+".new") }, true},
+		{"renamed, and led there", func(t *testing.T, dir string) error {
+			err := os.Rename(dir, dir+".new")
+			open(t, dir+".new", nil)
+			return err
+		}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			ctx, dir := t.Context(), filepath.Join(t.TempDir(), "db")
+			leader, follower := openBoth(t, dir)
+			upsert(t, collection(t, leader, "c", Schema{}), Document{ID: "a"})
+			reader := open(t, dir, &Options{ReadOnly: true})
+			if err := tt.gone(t, dir); err != nil {
+				t.Fatal(err)
+			}
+			_ = leader.Close() // it may say that it cannot flush
+			c := collectionOf(t, follower, "c")
+			_, err := c.Insert(ctx, Document{ID: "new"})
+			errs := map[string]error{"Insert": err}
+			if err := reader.Barrier(ctx); !tt.reads || err != nil {
+				errs["Barrier"] = err
+			}
+			for call, err := range errs {
+				if !errors.Is(err, engine.ErrRemoved) || !errors.Is(err, ErrClosed) || errors.Is(err, ErrNotFound) ||
+					errors.Is(err, ErrLocked) {
+					t.Errorf("%s: %v", call, err)
+				}
+			}
+			if _, err := c.Get(ctx, "a", WithText); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestMaintenanceOfFormerLeader: a process that finds in Flush or Compact that it has lost the lead
+// asks the one that leads.
+func TestMaintenanceOfFormerLeader(t *testing.T) {
+	bounded(t)
+	for name, call := range map[string]func(*DB) error{
+		"Flush":   func(vdb *DB) error { return vdb.Flush(t.Context()) },
+		"Compact": func(vdb *DB) error { return vdb.Compact(t.Context()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "db")
+			first := open(t, dir, nil)
+			upsert(t, collection(t, first, "c", Schema{}), Document{ID: "a"})
+			second := open(t, dir, nil)
+			depose(t, dir)
+			if err := call(first); err != nil {
+				t.Error(err)
+			}
+			if stats, err := second.Stats(); err != nil || stats.Flushed != stats.Batches {
+				t.Errorf("%+v, %v", stats, err)
+			}
+		})
+	}
+}
+
 // TestSnapshotsOfFormerLeader: snapshots before and after a flush of a process that led stay as
 // they are once it follows, whichever is closed first.
 func TestSnapshotsOfFormerLeader(t *testing.T) {

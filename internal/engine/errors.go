@@ -34,6 +34,10 @@ var (
 // has open.
 var ErrReplaced = fmt.Errorf("%w: the directory was replaced", ErrClosed)
 
+// ErrRemoved is the error of a process that is to go on with the files of a database, and finds
+// none where it has opened them.
+var ErrRemoved = fmt.Errorf("%w: the database was removed or renamed", ErrClosed)
+
 // A DimensionError says that a vector does not have the dimension of its collection. It matches
 // ErrDimensionMismatch.
 type DimensionError struct {

@@ -357,11 +357,11 @@ func (m *Member) elect() *link {
 	for pause := minPause; m.ctx.Err() == nil; {
 		var err error
 		if !m.opts.ReadOnly {
-			if err = m.engine.TryLead(); err == nil {
+			if err = m.removed(m.engine.TryLead()); err == nil {
 				m.leads()
 				return nil
 			}
-		} else if err = m.engine.Reload(); err == nil {
+		} else if err = m.removed(m.engine.Reload()); err == nil {
 			m.mu.Lock()
 			defer m.mu.Unlock()
 			m.stuck = nil
@@ -372,6 +372,7 @@ func (m *Member) elect() *link {
 		if joined == nil {
 			return l
 		}
+		joined = m.removed(joined)
 		cause := engine.Translate(err)
 		if errors.Is(err, engine.ErrLocked) {
 			cause, err = notShared(err, joined), joined

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -136,10 +137,24 @@ func Open(dir string, opts engine.Options, self Process) (*Member, error) {
 
 // notShared is the error of a lock whose holder cannot be followed.
 func notShared(locked, joined error) error {
-	if errors.Is(joined, ErrStopped) || errors.Is(joined, engine.ErrReplaced) { // it would share it
-		return joined
+	for _, other := range []error{ErrStopped, engine.ErrReplaced, engine.ErrRemoved} { // it would share it
+		if errors.Is(joined, other) {
+			return joined
+		}
 	}
 	return fmt.Errorf("%w; it does not share it: %w", locked, joined)
+}
+
+// removed returns err, of a process that has the database open, or ErrRemoved if it says that
+// something is missing and no database is in the directory.
+func (m *Member) removed(err error) error {
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if _, there := os.Stat(filepath.Join(m.path, engine.MetaName)); !errors.Is(there, fs.ErrNotExist) {
+		return err
+	}
+	return fmt.Errorf("%w: %q holds none any more: open it again", engine.ErrRemoved, m.dir)
 }
 
 // Engine returns the engine.
@@ -271,7 +286,7 @@ func (m *Member) seek(ctx context.Context) (err error) {
 		}
 	}()
 	if fresh, err := m.engine.Fresh(); fresh || err != nil {
-		return err
+		return m.removed(err)
 	}
 	answers := lookTime
 	if m.awaited.vain {
@@ -284,8 +299,9 @@ func (m *Member) seek(ctx context.Context) (err error) {
 		m.begin(l)
 		return nil
 	}
+	joined = m.removed(joined)
 	m.awaited.silent = errors.Is(joined, os.ErrDeadlineExceeded)
-	switch err := m.engine.Reload(); {
+	switch err := m.removed(m.engine.Reload()); {
 	case !errors.Is(err, engine.ErrLocked):
 		return err
 	case errors.Is(joined, errNoLeader) || errors.Is(joined, ErrNotLeader):
