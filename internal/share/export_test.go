@@ -23,6 +23,12 @@ func SetLookTime(d time.Duration) (before time.Duration) {
 	return before
 }
 
+// SetRestTime changes restTime and returns the former value.
+func SetRestTime(d time.Duration) (before time.Duration) {
+	before, restTime = restTime, d
+	return before
+}
+
 // SetMaxQueued changes maxQueued and returns the former value.
 func SetMaxQueued(n int) (before int) {
 	before, maxQueued = maxQueued, n

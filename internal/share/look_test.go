@@ -110,6 +110,25 @@ func recovers(t *testing.T, dir string) (goOn func()) {
 	}
 }
 
+// takesLock has a process take the lock of a database, and end when the returned function is
+// called.
+func takesLock(t *testing.T, dir string) (end func()) {
+	t.Helper()
+	files, err := vfs.Open(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lock, err := files.Lock(engine.LockName, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if err := errors.Join(lock.Close(), files.Close()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestReadersWaitForLeaders: while another process begins to lead, a reader has an old state. Its
 // calls wait for that process, which may have no socket yet, or still recover the database.
 func TestReadersWaitForLeaders(t *testing.T) {
@@ -118,21 +137,7 @@ func TestReadersWaitForLeaders(t *testing.T) {
 		name string
 		lead func(t *testing.T, dir string) (goOn func()) // until goOn it can be neither joined nor left alone
 	}{
-		{"the lock is taken", func(t *testing.T, dir string) func() {
-			files, err := vfs.Open(dir, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			lock, err := files.Lock(engine.LockName, true)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return func() {
-				if err := errors.Join(lock.Close(), files.Close()); err != nil {
-					t.Error(err)
-				}
-			}
-		}},
+		{"the lock is taken", takesLock},
 		{"the files are read", recovers},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -166,15 +171,7 @@ func TestReadersWaitInVain(t *testing.T) {
 		logged++
 		share.SetOpenTime(time.Hour) // nobody waits again
 	}})
-	files, err := vfs.Open(dir, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer files.Close()
-	lock, err := files.Lock(engine.LockName, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	end := takesLock(t, dir)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	if n, err := docs.Count(ended, nil); !errors.Is(err, context.Canceled) {
@@ -188,9 +185,7 @@ func TestReadersWaitInVain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := lock.Close(); err != nil {
-		t.Fatal(err)
-	}
+	end()
 	vdb, err := db.Open(dir, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -209,6 +204,51 @@ func TestReadersWaitInVain(t *testing.T) {
 	}
 	if err := reader.Barrier(ctx); err != nil || logged != 1 {
 		t.Error(err, logged)
+	}
+}
+
+// TestReadersLookAgain: calls that have waited in vain for a process that begins to lead look for
+// it again, but after a time of rest only if it listens and does not answer.
+func TestReadersLookAgain(t *testing.T) {
+	defer share.SetOpenTime(share.SetOpenTime(0))
+	defer share.SetLookTime(share.SetLookTime(time.Millisecond))
+	for _, tt := range []struct {
+		name  string
+		lead  func(t *testing.T, dir string) (goOn func())
+		rest  time.Duration
+		again bool
+	}{
+		{"does not listen", takesLock, time.Hour, true},
+		{"does not answer", recovers, time.Hour, false},
+		{"does not answer, after the rest", recovers, 0, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			defer share.SetRestTime(share.SetRestTime(tt.rest))
+			dir, _, docs := readsAlone(t, slog.DiscardHandler)
+			goOn := tt.lead(t, dir)
+			defer goOn()
+			looks := func() bool {
+				waits := 0
+				n, err := docs.Count(waitingContext{t.Context(), func() { waits++ }}, nil)
+				if n != 1 || err != nil {
+					t.Fatal(n, err)
+				}
+				return waits > 0
+			}
+			if !looks() {
+				t.Error("the first call does not look")
+			}
+			if tt.again {
+				for !looks() {
+				}
+				return
+			}
+			for range 200_000 { // which take longer than looks are apart without a rest
+				if looks() {
+					t.Fatal("a call looks during the rest")
+				}
+			}
+		})
 	}
 }
 

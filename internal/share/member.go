@@ -30,6 +30,10 @@ var readersTime = 3 * time.Second
 // it looks again whether that one leads. Tests change it.
 var lookTime = time.Second
 
+// restTime is how long calls of a reader do not look again after a look that failed, or that waited
+// for an answer in vain. Tests change it.
+var restTime = time.Second
+
 // moment is how long a reader waits for a process that takes the lock to say that it shares, and
 // for an answer of one that it has waited for in vain.
 const moment = 100 * time.Millisecond

@@ -163,9 +163,9 @@ func (m *Member) lookForLeader(ctx context.Context) error {
 	switch noLeader := errors.Is(err, errNoLeader); {
 	case !noLeader:
 		m.opts.Logger.Error("cannot see what others have written", "error", err)
-		looked = looked.Add(brokenPause)
+		looked = looked.Add(restTime)
 	case m.awaited.silent: // to look took a moment, and a connection of a process that is busy
-		looked = looked.Add(brokenPause)
+		looked = looked.Add(restTime)
 	}
 	m.looked.Store(looked.UnixNano())
 	return nil
