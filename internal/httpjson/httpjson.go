@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -75,6 +76,21 @@ type connectionError struct{ error }
 
 func (e connectionError) Unwrap() error { return e.error }
 
+// anonymous leaves the name and the password in a URL out of an error of package http.
+func anonymous(err error) error {
+	var failed *url.Error
+	if !errors.As(err, &failed) {
+		return err
+	}
+	at, unread := url.Parse(failed.URL)
+	if unread != nil {
+		return fmt.Errorf("invalid URL: %w", failed.Err)
+	}
+	at.User = nil
+	failed.URL = at.String()
+	return err
+}
+
 // refused returns the error for a response with a status other than 200.
 func refused(a *Answer) *StatusError {
 	text, _ := io.ReadAll(io.LimitReader(a.Body, maxReply)) // as much of the reason as there is
@@ -90,14 +106,14 @@ func refused(a *Answer) *StatusError {
 
 // Open sends body as JSON and returns the response. The caller closes its Body. A response with a
 // status other than 200 is a *StatusError.
-func (c Caller) Open(ctx context.Context, url string, body any) (*Answer, error) {
+func (c Caller) Open(ctx context.Context, address string, body any) (*Answer, error) {
 	b, err := json.Marshal(body)
 	if err != nil {
 		return nil, err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(b))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(b))
 	if err != nil {
-		return nil, err
+		return nil, anonymous(err)
 	}
 	req.Header.Set("Content-Type", "application/json")
 	key := ""
@@ -113,7 +129,7 @@ func (c Caller) Open(ctx context.Context, url string, body any) (*Answer, error)
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }})
 	resp, err := client.Do(req)
 	if err != nil {
-		return nil, connectionError{err}
+		return nil, connectionError{anonymous(err)}
 	}
 	a := &Answer{resp, key}
 	if resp.StatusCode != http.StatusOK {
@@ -148,8 +164,8 @@ func (a *Answer) Decode(reply any) error {
 }
 
 // Post sends body as JSON and decodes the response into reply.
-func (c Caller) Post(ctx context.Context, url string, body, reply any) error {
-	a, err := c.Open(ctx, url, body)
+func (c Caller) Post(ctx context.Context, address string, body, reply any) error {
+	a, err := c.Open(ctx, address, body)
 	if err != nil {
 		return err
 	}

@@ -120,3 +120,20 @@ func TestTemporary(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestAnonymous: no error shows a name or a password in a URL.
+func TestAnonymous(t *testing.T) {
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close()
+	host := strings.TrimPrefix(gone.URL, "http://")
+	for address, want := range map[string]string{
+		"http://bob:hunter2@" + host + "/v1?a=b": `Post "http://` + host + `/v1?a=b": dial`,
+		"http://bob@" + host:                     `Post "http://` + host + `": dial`,
+		"http://bob:hunter2@localhost:x/v1":      `invalid URL: invalid port ":x"`,
+	} {
+		err := Caller{}.Post(t.Context(), address, nil, new(int))
+		if err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "bob") {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math"
 	"math/rand/v2"
@@ -46,18 +47,25 @@ func (p Policy) withDefaults() Policy {
 
 // Do sends a request until it succeeds, fails for good, or was sent as often as allowed. temporary
 // reports whether an error may go away, and the pause that the server asks for. what names the
-// request in the log. The error is the last one of send, or of Sleep.
+// request in the log. The error is the last one of send, with the number of attempts, or of Sleep.
 func (p Policy) Do(ctx context.Context, what string, send func() error,
 	temporary func(error) (after time.Duration, ok bool)) error {
 	p = p.withDefaults()
 	for attempt := 1; ; attempt++ {
 		err := send()
-		if err == nil || attempt >= p.Attempts || ctx.Err() != nil {
-			return err
+		if err == nil {
+			return nil
+		}
+		failed := err
+		if attempt > 1 {
+			failed = fmt.Errorf("after %d attempts: %w", attempt, err)
+		}
+		if attempt >= p.Attempts || ctx.Err() != nil {
+			return failed
 		}
 		after, ok := temporary(err)
 		if !ok || after > p.Patience {
-			return err
+			return failed
 		}
 		// math.Ldexp saturates where a shift would overflow.
 		pause := min(math.Ldexp(float64(p.Base), attempt-1), float64(p.Max)) * (1 - p.Rand()/2)
@@ -66,7 +74,7 @@ func (p Policy) Do(ctx context.Context, what string, send func() error,
 		}
 		wait := time.Duration(pause)
 		if end, ok := ctx.Deadline(); ok && time.Until(end) < wait {
-			return err // the deadline is before the end of the pause
+			return failed // the deadline is before the end of the pause
 		}
 		p.Logger.WarnContext(ctx, what+" failed, will retry", "attempt", attempt, "pause", wait, "error", err)
 		if err := p.Sleep(ctx, wait); err != nil {

@@ -38,7 +38,7 @@ type RetryOptions struct {
 // rate, took too long or failed internally, or the connection broke. Pauses double each
 // time; a random part of up to one half is subtracted, so that clients that failed together do not
 // retry together. If the provider asks for a pause, the pause is at least that long. The error is
-// the last error of e, or the context's.
+// the last error of e, with the number of calls if there were several, or the context's.
 func Retry(e Embedder, opts *RetryOptions) Embedder {
 	r := &retrier{Embedder: e}
 	if opts != nil {

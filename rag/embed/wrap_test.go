@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"math"
@@ -64,6 +65,10 @@ func TestRetry(t *testing.T) {
 		v, err := e.Embed(t.Context(), "abc")
 		if !slices.Equal(slept, tt.slept) || !errors.Is(err, tt.want) || err == nil && !cmp.Equal(v, []float32{3, 0}) {
 			t.Errorf("%s: slept %v, %v %v", tt.name, slept, v, err)
+		}
+		attempts := fmt.Sprintf("after %d attempts: ", len(slept)+1)
+		if err != nil && strings.HasPrefix(err.Error(), attempts) != (len(slept) > 0) {
+			t.Errorf("%s: %v", tt.name, err)
 		}
 	}
 }
