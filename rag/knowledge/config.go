@@ -462,8 +462,8 @@ const configFile = "config.yaml"
 // by the next one.
 const newSuffix = ".new"
 
-// writeConfig writes a configuration, atomically and durably. Comments of an earlier file stay. The
-// lock toConfigure is held, so that nobody else writes the file with newSuffix.
+// writeConfig writes a configuration, atomically and durably. Comments of an earlier file stay. A
+// lock of the base is held, so that nobody else writes the file with newSuffix.
 func writeConfig(path string, c Config) error {
 	comments := yaml.CommentMap{}
 	if before, err := os.ReadFile(path); err == nil {

@@ -486,8 +486,8 @@ func (e *Engine) Create(name string, set map[string]any) (Config, error) {
 }
 
 // Clean removes the database and the configuration of a base. It returns ErrNotFound if the base
-// does not exist. The error matches db.ErrLocked while the base is learnt, its configuration is
-// being changed, or another process has it open.
+// does not exist. The error matches db.ErrLocked while the base is learnt or embedded again, its
+// configuration is being changed, or another process has it open.
 func (e *Engine) Clean(name string) error {
 	if err := validName(name); err != nil {
 		return err
@@ -495,11 +495,16 @@ func (e *Engine) Clean(name string) error {
 	if _, err := os.Stat(e.dir(name)); err != nil {
 		return e.missing(name)
 	}
-	unlock, err := e.lock(context.Background(), name, toLearn, false)
+	embedded, err := e.lock(context.Background(), name, toReembed, false)
 	if err != nil {
 		return err
 	}
-	defer unlock()
+	defer embedded()
+	learnt, err := e.lock(context.Background(), name, toLearn, false)
+	if err != nil {
+		return err
+	}
+	defer learnt()
 	configured, err := e.lock(context.Background(), name, toConfigure, false)
 	if err != nil {
 		return err
@@ -526,12 +531,15 @@ func (e *Engine) Clean(name string) error {
 			return fmt.Errorf("knowledge: clean %q: %w", name, err)
 		}
 	}
-	return nil // unlock removes the directory, unless it holds other files
+	return nil // the last lock removes the directory, unless it holds other files
 }
 
 // baseParts are the names of what a base has in its directory, but for its databases and its locks.
 // The configuration makes it a base, so it is the last to be removed.
 var baseParts = []string{"embeddings", nextConfig, nextConfig + newSuffix, configFile + newSuffix, configFile}
+
+// lockNames are the names of the locks.
+var lockNames = []string{toReembed.name, toLearn.name, toConfigure.name}
 
 // isPart reports whether a path is part of a base in the workspace. The directory of a base may
 // hold other files.
@@ -542,7 +550,7 @@ func (e *Engine) isPart(path string) bool {
 	}
 	part := strings.TrimSuffix(filepath.Base(path), removedSuffix)
 	_, index := generation(part)
-	if !index && part != toLearn.name && part != toConfigure.name && !slices.Contains(baseParts, part) {
+	if !index && !slices.Contains(baseParts, part) && !slices.Contains(lockNames, part) {
 		return false
 	}
 	dir := filepath.Dir(path)

@@ -26,6 +26,9 @@ type lockFile struct {
 }
 
 var (
+	// toReembed is held while the next database of a base is made or removed. Who holds it may wait
+	// for the other two.
+	toReembed = lockFile{"reembed.lock", "the base is being embedded again", ""}
 	// toLearn is held while the base is learnt or removed.
 	toLearn = lockFile{"learning.lock", "the base is being learnt", "waiting: another run learns the base"}
 	// toConfigure is held while a configuration is read, changed and written. Who holds it does

@@ -343,31 +343,41 @@ func TestLearnEndedBeforeItsFirstFile(t *testing.T) {
 	}
 }
 
-// The configuration of the next database is written while nobody else writes one.
-func TestReembedBesideConfigure(t *testing.T) {
+// One run at a time has the next database of a base, also while it is not open. Others say so, and
+// leave its configuration.
+func TestReembedAlone(t *testing.T) {
 	f := newFixture(t)
 	f.write("a.txt", "Apples are red.")
 	f.learn("b", counted)
-	unlock, err := f.another().lock(t.Context(), "b", toConfigure, true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	release := sync.OnceFunc(unlock)
-	defer release()
-	waited := false
+	begun := false
 	f.Engine.at = func(step string) {
-		if step != "waits" {
+		if step != "begun" {
 			return
 		}
-		waited = true
-		if names := f.entries(); slices.Contains(names, nextConfig) || slices.Contains(names, nextConfig+newSuffix) {
-			t.Error(names)
+		begun = true
+		other := f.another()
+		for call, err := range map[string]error{
+			"Reembed": func() error {
+				_, err := other.Reembed(t.Context(), "b", ReembedOptions{Config: &Config{Provider: "hash", Model: "trigram-v1"}})
+				return err
+			}(),
+			"Discard": other.Discard("b"),
+			"Clean":   other.Clean("b"),
+		} {
+			if !errors.Is(err, db.ErrLocked) || !strings.Contains(fmt.Sprint(err), "the base is being embedded again") {
+				t.Errorf("%s: %v", call, err)
+			}
 		}
-		release()
+		if _, err := other.Learn(t.Context(), "b", LearnOptions{Paths: []string{f.docs}}); err != nil { // it sweeps
+			t.Error(err)
+		}
+		if diff := cmp.Diff([]string{"config.yaml", "index.vdb", "next.yaml", "reembed.lock"}, f.entries()); diff != "" {
+			t.Error(diff)
+		}
 	}
 	f.reembed(ReembedOptions{Config: hashed})
-	if names := f.entries(); !waited || !slices.Contains(names, nextConfig) {
-		t.Error(waited, names)
+	if diff := cmp.Diff([]string{"config.yaml", "index-2.vdb", "index.vdb", "next.yaml"}, f.entries()); !begun || diff != "" {
+		t.Error(begun, diff)
 	}
 }
 

@@ -75,8 +75,24 @@ func (e *Engine) sweep(c Config) {
 			}
 		}
 	}
+	if _, err := os.Stat(filepath.Join(e.dir(c.Name), nextConfig)); err == nil {
+		e.sweepNext(c.Name)
+	}
+}
+
+// sweepNext removes the configuration of a next database that is left over from a switch.
+func (e *Engine) sweepNext(name string) {
+	unlock, err := e.lock(context.Background(), name, toReembed, false)
+	if err != nil { // it is in use
+		return
+	}
+	defer unlock()
+	c, err := e.Config(name)
+	if err != nil {
+		return
+	}
 	if _, ok, err := e.next(c); err == nil && !ok {
-		_ = os.Remove(filepath.Join(e.dir(c.Name), nextConfig)) // left over from a completed switch; usually missing
+		_ = os.Remove(filepath.Join(e.dir(name), nextConfig))
 	}
 }
 
@@ -129,8 +145,8 @@ type Reembedding struct {
 // Reembed embeds all chunks of a base with another model, in a second database, compares the
 // results of both models, and switches if Switch says so. The base answers questions all the time.
 // Others can learn until the comparison begins; their chunks are embedded too. Then they wait, as
-// it waits for them. A second Reembed at that time fails with db.ErrLocked. The switch is atomic,
-// and an interrupted call is continued by the next one. Discard drops an unfinished re-embedding.
+// it waits for them. A second Reembed meanwhile fails with db.ErrLocked. The switch is atomic, and
+// an interrupted call is continued by the next one. Discard drops an unfinished re-embedding.
 func (e *Engine) Reembed(ctx context.Context, name string, o ReembedOptions) (*Reembedding, error) {
 	start := time.Now()
 	r, err := e.reembed(ctx, name, o)
@@ -156,7 +172,15 @@ func (e *Engine) reembed(ctx context.Context, name string, o ReembedOptions) (r 
 	if o.K < 0 || o.K >= math.MaxInt32 || o.Sample < 0 {
 		return nil, fmt.Errorf("%w: k is %d, sample is %d", ErrConfig, o.K, o.Sample)
 	}
-	c, err := e.Config(name)
+	if _, err := e.Config(name); err != nil {
+		return nil, err
+	}
+	unlock, err := e.lock(ctx, name, toReembed, false)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	c, err := e.Config(name) // another run may have switched since
 	if err != nil {
 		return nil, err
 	}
@@ -194,13 +218,6 @@ func (e *Engine) reembed(ctx context.Context, name string, o ReembedOptions) (r 
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, staged.close()) }()
-	files, chunks, err := sizes(staged.files, staged.chunks)
-	if err != nil {
-		return nil, err
-	}
-	if files != r.Files || chunks != r.Chunks {
-		return nil, errors.New("another process is re-embedding the base")
-	}
 	if err := r.compare(ctx, o, old, staged); err != nil {
 		return nil, err
 	}
@@ -275,8 +292,17 @@ func sizes(files, chunks *db.Collection) (nFiles, nChunks int, err error) {
 	return f.Documents, c.Documents, err
 }
 
-// Discard drops an unfinished re-embedding. Without one it does nothing.
+// Discard drops an unfinished re-embedding. Without one it does nothing. The error matches
+// db.ErrLocked while a Reembed runs.
 func (e *Engine) Discard(name string) error {
+	if _, err := e.Config(name); err != nil {
+		return err
+	}
+	unlock, err := e.lock(context.Background(), name, toReembed, false)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	c, err := e.Config(name)
 	if err != nil {
 		return err
@@ -324,7 +350,7 @@ func (e *Engine) staging(ctx context.Context, c Config, asked *Config) (l *learn
 			err = removeIndex(e.database(to))
 		}
 		if err == nil {
-			err = e.saveNext(ctx, l.config)
+			err = writeConfig(filepath.Join(e.dir(c.Name), nextConfig), l.config)
 		}
 		if err != nil {
 			return nil, err
@@ -342,17 +368,6 @@ func (e *Engine) staging(ctx context.Context, c Config, asked *Config) (l *learn
 		return nil, errors.Join(err, l.vdb.Close())
 	}
 	return l, nil
-}
-
-// saveNext writes the configuration of the next database. Several runs of Reembed may do so at the
-// same time, because none has that database open.
-func (e *Engine) saveNext(ctx context.Context, c Config) error {
-	unlock, err := e.lock(ctx, c.Name, toConfigure, true)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	return writeConfig(filepath.Join(e.dir(c.Name), nextConfig), c)
 }
 
 // openStaged opens the next database of a base for one run of Reembed alone: nobody asks it.

@@ -56,6 +56,8 @@ func hints(line *kong.Context, err error) (all []string) {
 	switch {
 	case is(share.ErrStopped):
 		all = append(all, "let that process go on (fg, kill -CONT) or end it; a command that writes takes its place if it can")
+	case is(db.ErrLocked) && base != "":
+		all = append(all, "another process learns, changes or asks the base: try again when it has ended")
 	case is(db.ErrLocked):
 		all = append(all, "processes share a database; this one is held alone, or this command is for the process that leads: "+
 			"end that process, or ask it if it is \"vecbolt serve\"")
