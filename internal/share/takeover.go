@@ -52,7 +52,11 @@ func (m *Member) depose(l *link) bool {
 	if l.pid == 0 || !stopped(l.pid) {
 		return false
 	}
-	if m.opts.ReadOnly { // it changes no file, so it waits
+	if m.opts.ReadOnly { // it changes no file, so it waits for another process to do so
+		if now, err := m.token(); err == nil && now != l.token {
+			l.socket.cut()
+			return true
+		}
 		return m.giveUp(l)
 	}
 	m.deposing.Lock()
