@@ -192,6 +192,7 @@ func (f *file) readHeader(o *Options) error {
 
 // believe takes the fields of a damaged header if the first frame bears them out: the salt, by its
 // checksum. It says itself which record it has, and continues the checksum that the header had.
+// Nothing bears out the size, so the file counts as whole, and the version: see realign.
 func (f *file) believe(h fileHeader, in *vfs.File, size int64, o *Options) {
 	b := make([]byte, frameSize)
 	if _, err := in.ReadAt(b, headerSize); err != nil || h.db != o.DB {
@@ -199,7 +200,8 @@ func (f *file) believe(h fileHeader, in *vfs.File, size int64, o *Options) {
 	}
 	if first, ok := decodeFrame(b, h.salt); ok && first.lsn > 0 {
 		h.seq, h.base, h.crc = f.seq, first.lsn, first.prev
-		f.fileHeader, f.there = h, min(size, maxFile)
+		h.size = uint64(min(size, maxFile))
+		f.fileHeader, f.there = h, int64(h.size)
 	}
 }
 
@@ -301,6 +303,7 @@ type reader struct {
 	lsn  uint64 // of its record
 	prev uint32 // crc of the frame before
 	off  int64
+	stop int64  // end of the payload before, without padding
 	end  uint64 // the records of the file end before this one
 
 	// patient says that bytes which cannot be read count as zeros, noted in holes.
@@ -408,6 +411,7 @@ func (r *reader) next() (payload []byte, ok bool, err error) {
 	if codec.Update(r.salt, payload) != h.payload {
 		return nil, false, nil
 	}
+	r.stop = r.off + frameSize + int64(h.length)
 	r.lsn, r.prev, r.off = r.lsn+1, h.crc, h.end(r.off, r.align)
 	return payload, true, nil
 }

@@ -196,6 +196,11 @@ func (p *part) read() error {
 // been durable, or one before it.
 func (p *part) pass() (more bool, err error) {
 	r, durable, proof := p.r, p.r.end-1, p.proof
+	if p.file.err != nil { // perhaps the header
+		if found, err := r.realign(); found || err != nil {
+			return found, err
+		}
+	}
 	if proof == "" {
 		torn := false
 		if p.w == nil || p.w.durable < r.lsn {
@@ -233,6 +238,27 @@ func (p *part) pass() (more bool, err error) {
 	p.gap(h.lsn-1, damage)
 	r.lsn, r.prev, r.off = h.lsn, h.prev, at
 	return true, nil
+}
+
+// realign looks for the next frame where the other version has its groups, because a damaged header
+// may name the wrong one. It reports whether the frame is there. A frame that continues the chain
+// is the next one, wherever it lies.
+func (r *reader) realign() (found bool, err error) {
+	for _, align := range []int64{sector, groupAlign} {
+		at := roundUp(r.stop, align)
+		if at == r.off {
+			continue
+		}
+		h, ok, err := r.header(at)
+		if err != nil {
+			return false, err
+		}
+		if ok && h.lsn == r.lsn && h.prev == r.prev {
+			r.off, r.align = at, align
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // resume returns the first sound frame behind the damaged one, or the size of the file: the frame

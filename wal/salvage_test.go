@@ -57,6 +57,10 @@ func TestSalvage(t *testing.T) {
 	cut := func(size int) func(*testing.T, built) {
 		return func(t *testing.T, b built) { ok(t, os.Truncate(b.path, int64(size))) }
 	}
+	earlier := func(t *testing.T, b built) {
+		b.bytes[8] = unpaged
+		ok(t, os.WriteFile(b.path, b.bytes, 0o600))
+	}
 	sample := build(t)
 	first, second, third := sample.groups[0], sample.groups[1], sample.groups[2]
 	fourth := second + frameSize + 16 // record 3 follows record 2, of 10 bytes
@@ -77,6 +81,34 @@ func TestSalvage(t *testing.T) {
 		{"partly needed", flip(first, second), 1, []uint64{3, 4, 5, 6}, []string{"number 2 is lost"}},
 		{"the header of a file", flip(headerSize - 8), 0, []uint64{1, 2, 3, 4, 5, 6}, []string{"none is lost"}},
 		{"a field of the header", flip(40), 0, []uint64{1, 2, 3, 4, 5, 6}, []string{"none is lost"}},
+		{"the size in the header", flip(48), 0, []uint64{1, 2, 3, 4, 5, 6}, []string{"none is lost"}},
+		{"the size in the header of the only file", func(t *testing.T, b built) {
+			b.alone(t)
+			flip(48)(t, b)
+		}, 0, []uint64{1, 2, 3, 4, 5}, []string{"none is lost"}},
+		{"the size in the header, and a torn tail", func(t *testing.T, b built) {
+			b.alone(t)
+			flip(48, third+frameSize)(t, b)
+		}, 0, []uint64{1, 2, 3, 4}, []string{"none is lost"}},
+		{"the version reads as the one before", earlier, 0, []uint64{1, 2, 3, 4, 5, 6}, []string{"none is lost"}},
+		{"the version of the only file reads as the one before", func(t *testing.T, b built) {
+			b.alone(t)
+			earlier(t, b)
+		}, 0, []uint64{1, 2, 3, 4, 5}, []string{"none is lost"}},
+		{"the version reads as the one before, and a payload is damaged", func(t *testing.T, b built) {
+			b.bytes[second+frameSize] ^= 1
+			earlier(t, b)
+		}, 0, []uint64{1, 3, 4, 5, 6}, []string{"number 2 is lost", "none is lost"}},
+		{"the version before reads as this one", func(t *testing.T, b built) {
+			d := slices.Clone(b.bytes[:headerSize])
+			for i, at := range b.groups[:3] {
+				group := bytes.TrimRight(b.bytes[at:b.groups[i+1]], "\x00")
+				d = append(d, group...)
+				d = append(d, make([]byte, -len(d)&(sector-1))...)
+			}
+			copy(b.bytes, append(d, make([]byte, len(b.bytes)-len(d))...))
+			flip(40)(t, b)
+		}, 0, []uint64{1, 2, 3, 4, 5, 6}, []string{"none is lost"}},
 		{"the salt", flip(56), 0, []uint64{6}, []string{"5 are lost, numbers 1 to 5"}},
 		{"the database of the header", flip(16), 0, []uint64{6}, []string{"5 are lost, numbers 1 to 5"}},
 		{"the header and the first frame", flip(40, first), 0, []uint64{6}, []string{"5 are lost, numbers 1 to 5"}},
