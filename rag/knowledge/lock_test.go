@@ -381,6 +381,39 @@ func TestReembedAlone(t *testing.T) {
 	}
 }
 
+// Learning leaves the lock of re-embedding alone when there is nothing to remove: a Reembed of
+// another process would fail at that moment. Who takes the lock removes a file that was left.
+func TestLearnTakesNoLockOfReembed(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		next string // content of its index; empty: as begun
+		want []string
+	}{
+		{"begun", "", []string{"config.yaml", "index-2.vdb", "index.vdb", "next.yaml", "reembed.lock"}},
+		{"left by a switch", "index: index.vdb\n", []string{"config.yaml", "index-2.vdb", "index.vdb"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := newFixture(t)
+			f.write("a.txt", "Apples are red.")
+			f.learn("b", counted)
+			f.reembed(ReembedOptions{Config: hashed})
+			files := map[string]string{toReembed.name: ""}
+			if tt.next != "" {
+				files[nextConfig] = tt.next
+			}
+			for name, content := range files {
+				if err := os.WriteFile(filepath.Join(f.dir("b"), name), []byte(content), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			f.learn("b", nil)
+			if diff := cmp.Diff(tt.want, f.entries()); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
 // What killed runs have left of configurations does not pile up: the next one takes its place.
 func TestUnfinishedConfigs(t *testing.T) {
 	f := newFixture(t)

@@ -75,23 +75,31 @@ func (e *Engine) sweep(c Config) {
 			}
 		}
 	}
-	if _, err := os.Stat(filepath.Join(e.dir(c.Name), nextConfig)); err == nil {
+	if e.hasOldNext(c) {
 		e.sweepNext(c.Name)
 	}
 }
 
-// sweepNext removes the configuration of a next database that is left over from a switch.
+// hasOldNext reports whether a base has the configuration of a next database that is left over from
+// a switch.
+func (e *Engine) hasOldNext(c Config) bool {
+	if _, err := os.Stat(filepath.Join(e.dir(c.Name), nextConfig)); err != nil {
+		return false
+	}
+	_, ok, err := e.next(c)
+	return err == nil && !ok
+}
+
+// sweepNext removes the configuration of a next database that is left over from a switch. It takes
+// the lock of Reembed, which others fail without.
 func (e *Engine) sweepNext(name string) {
 	unlock, err := e.lock(context.Background(), name, toReembed, false)
 	if err != nil { // it is in use
 		return
 	}
 	defer unlock()
-	c, err := e.Config(name)
-	if err != nil {
-		return
-	}
-	if _, ok, err := e.next(c); err == nil && !ok {
+	// Another run may have removed it since, and begun a new one.
+	if c, err := e.Config(name); err == nil && e.hasOldNext(c) {
 		_ = os.Remove(filepath.Join(e.dir(name), nextConfig))
 	}
 }
