@@ -154,7 +154,8 @@ type Reembedding struct {
 // results of both models, and switches if Switch says so. The base answers questions all the time.
 // Others can learn until the comparison begins; their chunks are embedded too. Then they wait, as
 // it waits for them. A second Reembed meanwhile fails with db.ErrLocked. The switch is atomic, and
-// an interrupted call is continued by the next one. Discard drops an unfinished re-embedding.
+// an interrupted call is continued by the next one. If the new model refuses a text, the error says
+// which one, and the base stays as it is. Discard drops an unfinished re-embedding.
 func (e *Engine) Reembed(ctx context.Context, name string, o ReembedOptions) (*Reembedding, error) {
 	start := time.Now()
 	r, err := e.reembed(ctx, name, o)
@@ -391,9 +392,11 @@ func sameEmbedding(a, b Config) bool {
 }
 
 // follow updates the staged files to match the base: the same chunks, with vectors of the new
-// model. It opens the base for each portion, so that learners can run in between.
+// model. It opens the base for each portion, so that learners can run in between. It fails if the
+// new model refuses chunks, after all others are embedded.
 func (l *learner) follow(o ReembedOptions, open func() (*reader, func() error, error)) error {
 	clear(l.seen)
+	l.report.Broken, l.report.Unread = 0, nil
 	for after, more := "", true; more; {
 		old, done, err := open()
 		if err != nil {
@@ -422,7 +425,24 @@ func (l *learner) follow(o ReembedOptions, open func() (*reader, func() error, e
 			gone = append(gone, d)
 		}
 	}
-	return l.drop(gone)
+	if err := l.drop(gone); err != nil {
+		return err
+	}
+	return l.report.refusal()
+}
+
+// refusal is the error of a re-embedding for files with chunks that the new model refuses. It names
+// the first ones.
+func (r *Report) refusal() error {
+	if r.Broken == 0 {
+		return nil
+	}
+	const most = 10
+	errs := []error{fmt.Errorf("the new model refuses chunks, so the base stays as it is; files: %d", r.Broken)}
+	for _, u := range r.Unread[:min(most, len(r.Unread))] {
+		errs = append(errs, fmt.Errorf("%s: %s", u.File, u.Reason))
+	}
+	return errors.Join(errs...)
 }
 
 // keepIndex gives the staged chunks the index of the base's before they are written: its files are

@@ -14,6 +14,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/rag"
 	"github.com/vecbolt/vecbolt/rag/embed"
+	"github.com/vecbolt/vecbolt/rag/eval"
 )
 
 // TestDocumentsThatCannotBeStored: they are reported like files that cannot be read, and all others
@@ -118,7 +119,7 @@ func (c *choosy) EmbedBatch(ctx context.Context, texts []string) ([][]float32, e
 
 // provide makes c the provider of the bases.
 func (f *fixture) provide(c *choosy) {
-	f.opts.Providers = embed.NewRegistry()
+	f.opts.Providers = embed.NewRegistry(embed.Builtin()...)
 	err := f.opts.Providers.Register(embed.Provider{Name: "counting", Capabilities: embed.Capabilities{Dimensions: true},
 		Open: func(_ context.Context, cfg embed.Config, _ *embed.Options) (e embed.Embedder, err error) {
 			c.Embedder, err = embed.Trigram(cfg.Dimensions)
@@ -217,6 +218,53 @@ func TestRowsThatTheProviderRefuses(t *testing.T) {
 	c.takes = true
 	learn(Report{Files: 3, Chunks: 6, Embedded: 4})
 	learn(Report{Files: 3, Chunks: 6, Skipped: 3})
+}
+
+// Vectors of a new model replace the old ones only if it embeds all chunks. The error has those
+// that it refuses, and the next call goes on.
+func TestReembedWithTextsThatTheProviderRefuses(t *testing.T) {
+	for _, tt := range []struct {
+		name, file, content string
+		begun               bool // before the file is learnt: its chunks have vectors of the new model
+		reason              string
+	}{
+		{"a row", "rows.csv", "text\none\nlong\nthree\n", false, `the passage "long"`},
+		{"a file", "b.md", "Too long.", false, `the passage "Too long."`},
+		{"all that changed", "a.md", "Cats sleep long.", true, `the passage "Cats sleep long."`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			queries := []eval.Query{{ID: "1", Text: "who purrs?"}}
+			f := newFixture(t)
+			c := &choosy{status: http.StatusBadRequest, takes: true}
+			f.provide(c)
+			to := *counted
+			to.Embedding.Attempts = 1
+			f.write("a.md", "Cats purr.")
+			f.learn("b", hashed)
+			if tt.begun {
+				f.reembed(ReembedOptions{Config: &to})
+			}
+			f.write(tt.file, tt.content)
+			f.learn("b", nil)
+			before := f.status()
+
+			c.takes = false
+			r, err := f.Reembed(t.Context(), "b", ReembedOptions{Config: &to, Queries: queries, Switch: yes})
+			if err == nil || !strings.Contains(err.Error(), tt.file+": "+tt.reason) {
+				t.Errorf("%+v, %v", r, err)
+			}
+			s := f.status()
+			if s.Config.Embedding.Dimensions != 128 || s.Files != before.Files || s.Chunks != before.Chunks || s.Next == "" {
+				t.Errorf("%+v, was %+v", s, before)
+			}
+
+			c.takes = true
+			r = f.reembed(ReembedOptions{Switch: yes})
+			if !r.Switched || r.Files != before.Files || r.Chunks != before.Chunks {
+				t.Errorf("%+v", r)
+			}
+		})
+	}
 }
 
 // Files are written in batches that the database accepts; one that fills a batch alone is too
