@@ -534,7 +534,7 @@ func (e *Engine) Clean(name string) error {
 	return nil // the last lock removes the directory, unless it holds other files
 }
 
-// baseParts are the names in the directory of a base, but for those of its databases and locks. The
+// baseParts are the names in the directory of a base, but for its databases and its locks. The
 // configuration makes it a base, so it is the last to be removed.
 var baseParts = []string{"embeddings", nextConfig, nextConfig + newSuffix, configFile + newSuffix, configFile}
 
