@@ -323,8 +323,9 @@ func (c *Collection) DeleteWhere(ctx context.Context, where filter.Expr) (int, e
 // DeleteFunc removes all documents that match, nil for all, and that del returns true for. It
 // returns their number. No write comes between the decision and the deletes. del gets the
 // id, the text and the metadata of a document, and may read the database. Writers wait for it, so
-// it must be quick, and not write itself. An error or a panic of del is returned as an error, and
-// nothing is deleted.
+// it must be quick, and not write itself. If the leading process ends, the next one has del called
+// again from the first document on: a function that counts must begin anew there. An error or a
+// panic of del is returned as an error, and nothing is deleted.
 func (c *Collection) DeleteFunc(ctx context.Context, where filter.Expr,
 	del func(*Document) (bool, error)) (int, error) {
 	if del == nil {
@@ -348,10 +349,15 @@ func (c *Collection) DeleteFunc(ctx context.Context, where filter.Expr,
 	})
 }
 
-// DeleteIf is DeleteFunc for the documents with these ids, in this order. It reads no others.
-func (c *Collection) DeleteIf(ctx context.Context, ids []string, del func(*Document) (bool, error)) (int, error) {
+// DeleteIf is DeleteFunc for the documents with these ids, in this order. It reads no others, and
+// deletes at most limit of them; 0 means all. del may be called again from the start here as well.
+func (c *Collection) DeleteIf(ctx context.Context, ids []string, limit int,
+	del func(*Document) (bool, error)) (int, error) {
 	if del == nil {
 		return 0, c.wrap("delete", invalidf("no function decides what to delete"))
+	}
+	if limit < 0 {
+		return 0, c.wrap("delete", invalidf("limit is %d", limit))
 	}
 	return c.deleteIDs(ctx, func(g *engine.Group, v *engine.View) (chosen []string, err error) {
 		seen := make(map[string]bool, len(ids))
@@ -374,6 +380,9 @@ func (c *Collection) DeleteIf(ctx context.Context, ids []string, del func(*Docum
 				}
 				if deletes {
 					chosen = append(chosen, part[i])
+				}
+				if limit > 0 && len(chosen) == limit {
+					return chosen, nil
 				}
 			}
 		}

@@ -396,7 +396,7 @@ func TestDeleteIf(t *testing.T) {
 			"an error": func() (bool, error) { return true, errors.New("refused") },
 			"a panic":  func() (bool, error) { panic("misused") },
 		} {
-			_, err := c.DeleteIf(ctx, all, func(d *Document) (bool, error) {
+			_, err := c.DeleteIf(ctx, all, 0, func(d *Document) (bool, error) {
 				if d.ID == "1" {
 					return last()
 				}
@@ -406,9 +406,13 @@ func TestDeleteIf(t *testing.T) {
 				t.Fatalf("%s: %v, %d left", name, err, n)
 			}
 		}
+		none := func(*Document) (bool, error) { return false, nil }
+		if n, err := c.DeleteIf(ctx, all, 2, none); n != 0 || err != nil {
+			t.Fatalf("%d of none, %v", n, err)
+		}
 		gone := fmt.Sprint(5 + i)
 		var seen []string
-		n, err := c.DeleteIf(ctx, []string{"399", gone, "none", gone, "3"}, func(d *Document) (bool, error) {
+		n, err := c.DeleteIf(ctx, []string{"399", gone, "none", gone, "3"}, 0, func(d *Document) (bool, error) {
 			seen = append(seen, d.ID)
 			read, err := c.Get(ctx, d.ID, WithText) // the function may read
 			return err == nil && read.Text == "old" && d.Text == "old", err

@@ -548,6 +548,27 @@ func TestBackupOfRemovedSegments(t *testing.T) {
 	}
 }
 
+// TestDeleteIfAgain: the next leader has a delete decided anew. Its limit begins anew as well.
+func TestDeleteIfAgain(t *testing.T) {
+	bounded(t)
+	ctx, dir := t.Context(), t.TempDir()
+	leader := open(t, dir, nil)
+	c := collection(t, leader, "c", Schema{})
+	upsert(t, c, Document{ID: "1"}, Document{ID: "2"}, Document{ID: "3"})
+	follower := open(t, dir, nil)
+	var seen []string
+	n, err := collectionOf(t, follower, "c").DeleteIf(ctx, []string{"1", "2", "3"}, 2, func(d *Document) (bool, error) {
+		if seen = append(seen, d.ID); len(seen) == 2 {
+			return true, leader.Close()
+		}
+		return true, nil
+	})
+	if n != 2 || err != nil || !slices.Equal(seen, []string{"1", "2", "1", "2"}) {
+		t.Errorf("%d deleted, %v, saw %q", n, err, seen)
+	}
+	check(t, follower)
+}
+
 // TestDeleteFuncMisused: the function of DeleteFunc may read, also while meta.bolt is rewritten. If
 // it panics or ends its goroutine, as t.Fatal does, nothing is deleted and all processes go on.
 func TestDeleteFuncMisused(t *testing.T) {

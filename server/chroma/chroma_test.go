@@ -475,6 +475,7 @@ func TestDelete(t *testing.T) {
 	c.ok("POST", path+"/delete", `{"ids":["a","nothing"]}`, `{"deleted":1}`)
 	c.ok("POST", path+"/delete", `{"where_document":{"$contains":"apple"}}`, `{"deleted":0}`)
 	c.ok("POST", path+"/delete", `{"ids":["c"],"where":{"kind":"pome"}}`, `{"deleted":0}`)
+	c.ok("POST", path+"/delete", `{"ids":["b","c"],"limit":0}`, `{"deleted":0}`)
 	c.ok("POST", path+"/delete", `{"where":{"n":{"$ne":77}},"limit":1}`, `{"deleted":1}`)
 	c.ok("POST", path+"/delete", `{"where":{"n":{"$ne":77}}}`, `{"deleted":1}`)
 	c.ok("GET", path+"/count", "", "0")

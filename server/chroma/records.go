@@ -397,13 +397,16 @@ func (a *API) delete(ctx context.Context, r *request) (any, error) {
 		case in.IDs != nil && cond.expr == nil:
 			n, err = c.Delete(ctx, in.IDs...)
 		case in.IDs != nil:
-			n, err = c.DeleteIf(ctx, in.IDs, cond.match)
+			n, err = c.DeleteIf(ctx, in.IDs, 0, cond.match)
 		case cond.plain():
 			n, err = c.DeleteWhere(ctx, cond.expr)
 		default:
 			n, err = c.DeleteFunc(ctx, cond.native(), cond.match)
 		}
 		return map[string]int{"deleted": n}, err
+	}
+	if *in.Limit == 0 { // which DeleteIf takes for no limit
+		return map[string]int{"deleted": 0}, nil
 	}
 	ids := in.IDs
 	if ids == nil { // the first that match, which may change until they are deleted
@@ -417,18 +420,11 @@ func (a *API) delete(ctx context.Context, r *request) (any, error) {
 			ids = append(ids, d.ID)
 		}
 	}
-	chosen := 0
-	n, err := c.DeleteIf(ctx, ids, func(d *db.Document) (bool, error) {
-		if chosen == *in.Limit {
-			return false, nil
+	n, err := c.DeleteIf(ctx, ids, *in.Limit, func(d *db.Document) (bool, error) {
+		if cond.expr == nil {
+			return true, nil
 		}
-		if cond.expr != nil {
-			if matches, err := cond.match(d); err != nil || !matches {
-				return false, err
-			}
-		}
-		chosen++
-		return true, nil
+		return cond.match(d)
 	})
 	return map[string]int{"deleted": n}, err
 }
