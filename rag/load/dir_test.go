@@ -136,6 +136,35 @@ func TestRulesOfUser(t *testing.T) {
 	}
 }
 
+// As in git, a file of the user that cannot be read has no rules.
+func TestUnreadableRulesOfUser(t *testing.T) {
+	repo := []string{"repo/.git/HEAD", "repo/.gitignore=*.log\n", "repo/a.txt", "repo/b.log"}
+	for name, tt := range map[string]struct {
+		files []string
+		home  string // below the directory of the files
+		link  bool   // the default file is a loop of links
+	}{
+		"a home that is a file":   {[]string{"null"}, "null", false},
+		"a file in a file":        {[]string{".gitconfig=[core]\nexcludesFile=~/passwd/x\n", "passwd"}, "", false},
+		"a directory":             {[]string{".config/git/ignore/x"}, "", false},
+		"a loop of links":         {[]string{".config/git/x"}, "", true},
+		"a name that is too long": {[]string{".gitconfig=[core]\nexcludesFile=~/" + strings.Repeat("x", 5000) + "\n"}, "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := tree(t, append(tt.files, repo...)...)
+			userHome(t, filepath.Join(dir, tt.home))
+			if tt.link {
+				if err := os.Symlink("ignore", filepath.Join(dir, ".config", "git", "ignore")); err != nil {
+					t.Skip("skipped: no symbolic links: ", err)
+				}
+			}
+			if got, skipped := list(t, filepath.Join(dir, "repo"), nil); !cmp.Equal(got, []string{"a.txt"}) || skipped != nil {
+				t.Errorf("%q, skipped %q", got, skipped)
+			}
+		})
+	}
+}
+
 // userHome sets the home directory, and no other place of git's files.
 func userHome(t *testing.T, dir string) {
 	t.Setenv("HOME", dir)

@@ -2,8 +2,6 @@ package load
 
 import (
 	"cmp"
-	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -42,10 +40,8 @@ func inDir(dir, file string) string {
 func ownRules(top string) (list ignore, err error) {
 	dir := gitDir(top)
 	if file := usersExcludes(top, dir); file != "" {
-		// Files of the user may be out of reach, as for a service. Then git goes on as well.
-		if list, err = readPatterns(nil, file, "."); err != nil && !errors.Is(err, fs.ErrPermission) {
-			return nil, err
-		}
+		// The file may be out of reach, as for a service without a home. Git goes on then as well.
+		list, _ = readPatterns(nil, file, ".")
 	}
 	if dir == "" {
 		return list, nil
