@@ -50,13 +50,15 @@ func TestLongFrontMatter(t *testing.T) {
 	}{
 		"fields":             {numbered(maxTokens/3-1, "k%d: 1\n"), false, maxTokens/3 - 1},
 		"more fields":        {numbered(100_000, "k%d: 1\n"), true, 0},
-		"fields in braces":   {"a: {" + numbered(20_000, "k%d: 1, ") + "z: 1}\n", true, 0},
+		"fields in braces":   {"t: 1\na: {" + numbered(20_000, "k%d: 1, ") + "z: 1}\n", true, 0},
 		"many lists":         {"a: 1\nb: " + strings.Repeat("[", 1<<20) + strings.Repeat("]", 1<<20) + "\n", true, 0},
 		"lists in lists":     {"a:\n  " + strings.Repeat("- ", 1<<20) + "1\n", true, 0},
 		"a long text":        {"a: |\n" + strings.Repeat("  Note: words\n", 50_000), false, 1},
 		"more than is read":  {"a: |\n" + strings.Repeat("  Note: words\n", maxMatter/14+1), true, 0},
 		"prose":              {strings.Repeat("Some words, and more.\n\n", 200_000), false, 0},
 		"prose with a colon": {"It says: this.\n" + strings.Repeat("- Some words.\n", 50_000), false, 0},
+		"an image":           {"![x](data:image/png;base64," + strings.Repeat("QUJD", maxMatter/4) + ")\n\nwords\n", false, 0},
+		"headings":           {strings.Repeat("# Words\n", maxTokens+1), false, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			docs, skipped := read(t, "a.md", "---\n"+tt.matter+"---\ntext\n", nil)
