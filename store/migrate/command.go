@@ -49,7 +49,7 @@ func (r *Result) String() string {
 		text += fmt.Sprintf(", after %d before", r.Before)
 	}
 	if r.Changed {
-		text += "\nthe source was written to since the migration began: the copy may lack changes, a migration anew has them"
+		text += "\nthe database of the source was written to since the migration began: if it was to this collection, the copy may lack changes, and a migration anew has them"
 	}
 	switch {
 	case r.Verification == nil:

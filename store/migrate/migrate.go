@@ -36,6 +36,9 @@ type Options struct {
 	// Resume continues at Checkpoint, or at the beginning without a checkpoint: documents that
 	// exist already are written again. Without Resume the collection must be missing or empty.
 	Resume bool
+	// Within says that the target is in the database of the source. Report.Changed stays false
+	// then, because the run itself writes to that database.
+	Within bool
 	// Progress, if set, is called after each batch with the number of documents done and in
 	// total.
 	Progress func(done, total int)
@@ -46,8 +49,8 @@ type Report struct {
 	Documents int `json:"documents"` // written by this run
 	Before    int `json:"before"`    // written by earlier runs, according to the checkpoint
 	// Changed says that the database of the source was written to between the beginning of the
-	// first of these runs and the end of this one: the copy may lack what was written. Other
-	// stores do not tell.
+	// first of these runs and the end of this one: if it was to this collection, the copy may lack
+	// those writes. Other stores do not tell, nor does a migration within one database.
 	Changed bool `json:"changed,omitempty"`
 }
 
@@ -135,7 +138,7 @@ func Run(ctx context.Context, from store.Collection, to store.Store, name string
 			if now, err = version(from); err != nil {
 				return report, fmt.Errorf("read the source: %w", err)
 			}
-			report.Changed = now != at.Version
+			report.Changed = now != at.Version && !o.Within
 			return report, o.remove()
 		}
 		if err := o.save(at); err != nil {

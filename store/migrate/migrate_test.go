@@ -319,6 +319,7 @@ func TestChanged(t *testing.T) {
 	for name, test := range map[string]struct {
 		during, between, after bool
 		hidden                 bool // the source does not tell
+		within                 bool // as if both collections were of one database
 		want                   bool
 	}{
 		"never":                       {},
@@ -326,6 +327,7 @@ func TestChanged(t *testing.T) {
 		"between two runs":            {between: true, want: true},
 		"after the end":               {after: true},
 		"a source that does not tell": {between: true, hidden: true},
+		"within one database":         {during: true, between: true, within: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx := t.Context()
@@ -336,7 +338,7 @@ func TestChanged(t *testing.T) {
 			}
 			writes := 2
 			f := failing{Store: to, writes: &writes}
-			o := &Options{BatchSize: 100, Checkpoint: filepath.Join(t.TempDir(), "c.json"), Resume: true}
+			o := &Options{BatchSize: 100, Checkpoint: filepath.Join(t.TempDir(), "c.json"), Resume: true, Within: test.within}
 			if _, err := Run(ctx, source, f, "to", o); !errors.Is(err, errCut) {
 				t.Fatal(err)
 			}

@@ -160,7 +160,8 @@ func (c *migrateCmd) postgres(ctx context.Context, t *tool) error {
 }
 
 func (c *migrateCmd) copy(ctx context.Context, t *tool, from store.Collection, to store.Store, name string) error {
-	o := &migrate.Options{BatchSize: c.BatchSize, Resume: c.Resume}
+	dir, isDatabase := strings.CutPrefix(c.To+c.From, "vecbolt://")
+	o := &migrate.Options{BatchSize: c.BatchSize, Resume: c.Resume, Within: isDatabase && sameFile(dir, c.DB)}
 	o.Named(c.DB, fmt.Sprintf("%s to %s as %s", from.Name(), place(c.To+c.From), name))
 	p := t.progress("migrate", func() int64 {
 		n, err := from.Count(ctx, nil)
