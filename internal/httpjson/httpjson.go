@@ -83,8 +83,8 @@ func anonymous(err error) error {
 		return err
 	}
 	at, unread := url.Parse(failed.URL)
-	if unread != nil {
-		return fmt.Errorf("invalid URL: %w", failed.Err)
+	if unread != nil { // it may quote a part of the password
+		return errors.New("invalid URL")
 	}
 	at.User = nil
 	failed.URL = at.String()
