@@ -235,6 +235,7 @@ func (s *begun) Documents(ctx context.Context) iter.Seq2[*exchange.ImportedDocum
 				return
 			}
 		}
+		yield(nil, ctx.Err())
 	}
 }
 

@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,6 +15,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/vecbolt/vecbolt/exchange"
 )
 
 // A slowModel is a server of embeddings that answers for the texts "text 0" to "text n-1". Requests
@@ -141,5 +145,29 @@ func TestImportKilled(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestInterruptedSource: a source that is interrupted between two documents ends with an error.
+// Without it, a part would look like all.
+func TestInterruptedSource(t *testing.T) {
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	read := 0
+	src := &begun{next: func() (*exchange.ImportedDocument, error, bool) {
+		if read++; read == 3 {
+			interrupt()
+		}
+		return &exchange.ImportedDocument{}, nil, true
+	}}
+	var last error
+	n := 0
+	for _, err := range src.Documents(ctx) {
+		if last = err; err == nil {
+			n++
+		}
+	}
+	if n != 3 || !errors.Is(last, context.Canceled) {
+		t.Errorf("%d documents, then %v", n, last)
 	}
 }
