@@ -91,8 +91,9 @@ func TestPlanByWork(t *testing.T) {
 	}
 }
 
-// costs returns the cost of a beam search by the distances that it estimates, together with the
-// scan that follows if it gives up, the cost of a scan, and whether the planner takes the search.
+// costs returns the cost of a beam search by the distances that it estimates and the sketches that
+// it scans, together with the scan that follows if it gives up, the cost of a scan, and whether the
+// planner takes the search.
 func costs(t *testing.T, c *Collection, q Query) (walk, scan float64, planned bool) {
 	t.Helper()
 	ver, v, done, err := c.open(t.Context())
@@ -129,15 +130,16 @@ func costs(t *testing.T, c *Collection, q Query) (walk, scan float64, planned bo
 		if err := s.Run(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		estimated := 0
+		compared := 0
 		for _, stage := range s.Trace.Stages {
 			if stage.Name == "graph" {
-				estimated += stage.Rows
+				compared += stage.Rows
 			}
 		}
-		planned = planned || estimated > 0 && !searcher.GraphAlways
+		planned = planned || compared > 0 && !searcher.GraphAlways
 		scan = s.ScanCost(probe, 0)
-		walk = v.Parts[0].Segment.Graph.Get().Price(float64(estimated), probe.Need, probe.Parts[0].Set != nil)
+		g, estimated := v.Parts[0].Segment.Graph.Get(), compared-probe.Sketched
+		walk = g.Price(float64(estimated), probe.Need, probe.Parts[0].Set != nil) + g.SketchPrice(probe.Sketched)
 		if !probe.UsesGraphs() {
 			walk += scan
 		}

@@ -198,7 +198,7 @@ func TestPromiseOutOfDistribution(t *testing.T) {
 	}
 }
 
-// worstWalks writes the cells whose answers that are not exact are furthest below what was asked.
+// worstWalks writes the cells whose answers that are not exact are furthest below the recall asked.
 // Cells with few of these tell little.
 func worstWalks(table *bytes.Buffer, cells []distributionCell) {
 	const fewest = 30

@@ -149,9 +149,10 @@ func FuzzGraph(f *testing.F) {
 		promised, _ := g.Setting(0.9, 10, false)
 		var buf graph.Buffer
 		staged := graph.Setting{EF: 5, Within: 1, Beyond: graph.Stage{EF: 50, StopRatio: 1.5}}
-		for i, s := range []graph.Setting{{EF: 100}, promised, staged, {EF: 100}, promised, staged} {
+		sketched := graph.Setting{EF: 5, Within: 1e-9, Beyond: graph.Stage{Deviations: 2}}
+		for i, s := range []graph.Setting{{EF: 100}, promised, staged, sketched, {EF: 100}, promised, staged, sketched} {
 			allowed := bitset.Set(nil)
-			if i >= 3 {
+			if i >= 4 {
 				allowed = odd
 			}
 			hits, _, err := g.Query(vec).Search(10, s, allowed, func(row int) (float64, error) {

@@ -27,7 +27,7 @@ func (p *Probe) usesGraph(part int) bool { return p.Parts[part].plan.graph != ni
 // planGraphs chooses the parts whose graph a query searches: where that costs
 // less than an exact answer, and more rows match than are needed.
 func (s *Search) planGraphs(p *Probe) {
-	p.Ledger = Ledger{}
+	p.Ledger, p.Sketched = Ledger{}, 0
 	for i, part := range s.View.Parts {
 		if part.Segment == nil || part.Segment.Graph == nil {
 			continue
@@ -151,8 +151,10 @@ func (s *Search) searchGraphs(ctx context.Context) error {
 		} else {
 			j.query.found = append(j.query.found, j.found...)
 		}
-		j.query.Ledger.Considered += j.stats.Estimated
-		looked, found = looked+j.stats.Estimated, found+len(j.found)
+		compared := j.stats.Estimated + j.stats.Sketched
+		j.query.Ledger.Considered += compared
+		j.query.Sketched += j.stats.Sketched
+		looked, found = looked+compared, found+len(j.found)
 	}
 	clock.Done(looked, found, s.Trace.Taken())
 	return err
@@ -269,10 +271,11 @@ func (s *Search) searchGraph(ctx context.Context, j *graphJob, memory *graphScra
 		}
 		longer := graphPlan{graph: w.graph, setting: setting}
 		if ok && (s.graphCost(q, i, longer) <= s.ScanCost(q, i) || s.GraphAlways) {
-			before := stats.Estimated
+			before := stats
 			query.Guard(more, setting, matched)
 			rows, stats, err = query.Find(more, setting, set, &memory.buf)
-			stats.Estimated += before
+			stats.Estimated += before.Estimated
+			stats.Sketched += before.Sketched
 		}
 	}
 	if err == nil && watch.Look && !watch.Cold {
@@ -287,7 +290,8 @@ func (s *Search) searchGraph(ctx context.Context, j *graphJob, memory *graphScra
 		}
 	}
 	j.stats = stats
-	s.Trace.Read(int64(stats.Estimated)*int64(part.Dim) + int64(len(rows))*int64(4*part.Dim))
+	s.Trace.Read(int64(stats.Estimated)*int64(part.Dim) + w.graph.SketchSize(stats.Sketched) +
+		int64(len(rows))*int64(4*part.Dim))
 	why := ""
 	switch {
 	case errors.Is(err, graph.ErrBeyondHorizon):

@@ -67,10 +67,11 @@ type Probe struct {
 	Free    bool         // Unseen is the only excluded row of its part
 
 	// The search sets these:
-	Best   []Ranked // in order
-	Ledger Ledger
-	fast   score.Fast // if a part is scanned
-	found  []topk.Candidate
+	Best     []Ranked // in order
+	Ledger   Ledger
+	Sketched int        // of Ledger.Considered: rows whose sketches were scanned
+	fast     score.Fast // if a part is scanned
+	found    []topk.Candidate
 }
 
 // Reset makes p a probe that asks for nothing, and reuses its memory.

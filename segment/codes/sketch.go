@@ -112,7 +112,7 @@ func (c *Codes) sketch(s *sketches, row int, y []float32, plus []uint16) (first,
 		return 0, 0 // the mean
 	}
 	if !(square > sketchLeast && square < sketchMost) || resid > sketchResidual*length {
-		return -math.MaxFloat32, 0
+		return float32(math.Inf(-1)), 0
 	}
 	for i, b := range c.codes[row*dim:][:dim] {
 		y[i] = scale * float32(int(b)-center)
@@ -126,7 +126,7 @@ func (c *Codes) sketch(s *sketches, row int, y []float32, plus []uint16) (first,
 		sum += math.Abs(float64(v))
 	}
 	a := min(1, sum/(length*math.Sqrt(float64(dim))))
-	s.spread = max(s.spread, math.Sqrt((1-a*a)*float64(dim)/float64(dim-1)))
+	s.spread = max(s.spread, math.Sqrt((1-float64(a*a))*float64(dim)/float64(dim-1)))
 	s.resid = max(s.resid, resid/length)
 	factor := square / sum
 	if c.head.ident.Metric == fileformat.Dot {
@@ -163,11 +163,11 @@ func (q *Query) Estimate(vec []float32) bool {
 			factor = 1 / length
 		}
 		for i, m := range q.c.mean {
-			p[i] = float32(float64(vec[i])*factor - float64(m))
+			p[i] = float32(float64(float64(vec[i])*factor) - float64(m))
 		}
 	}
 	square := simd.Dot64(p, p)
-	if !(square > sketchLeast && square < sketchMost) {
+	if !(square > sketchLeast && square < sketchMost) || metric == fileformat.Dot && math.Abs(q.base) > sketchMost {
 		return false
 	}
 	if metric != fileformat.Dot {
@@ -240,5 +240,5 @@ func (q *Query) limit(cut float64) float32 {
 
 // slack returns by how much a product of the query with the signs of a row may be too small.
 func (e *estimate) slack(s *sketches, dim int) float64 {
-	return e.length * (sketchErrors*s.spread + s.resid*math.Sqrt(float64(dim)))
+	return e.length * (float64(sketchErrors*s.spread) + float64(s.resid*math.Sqrt(float64(dim))))
 }

@@ -26,8 +26,11 @@ func (d *data) sketched(t testing.TB, m fileformat.Metric) *Codes {
 func estimated(t testing.TB, c *Codes, vec []float32) *Query {
 	t.Helper()
 	q := c.Query(vec)
-	if !q.Estimate(vec) {
+	if simd.Name() == "generic" {
 		t.Skip("without vector instructions, nobody uses sketches")
+	}
+	if !q.Estimate(vec) {
+		t.Fatal("the query does not use sketches")
 	}
 	return q
 }
@@ -156,10 +159,51 @@ func TestSketchRecall(t *testing.T) {
 				}
 				t.Logf("%s: %d of %d rows missed", kind, missed-before, wanted-all)
 			}
+			if all := draws * rows * len(kindNames()); wanted < all/2 && simd.Name() != "generic" {
+				t.Errorf("%d of %d rows were asked for", wanted, all)
+			}
 			if float64(missed) > (1-SketchRecall)*float64(wanted) {
 				t.Errorf("%d of %d rows missed", missed, wanted)
 			}
 		})
+	}
+}
+
+// TestSketchesOfHugeRows: products beyond float32 leave all rows to the codes.
+func TestSketchesOfHugeRows(t *testing.T) {
+	const dim, rows = 128, 1500
+	for seed := range uint64(6) {
+		r := rand.New(rand.NewPCG(27, seed))
+		d := &data{dim: dim, vecs: make([]float32, dim*rows)}
+		for i := range d.vecs {
+			d.vecs[i] = float32(5e36 * r.NormFloat64())
+		}
+		vec := make([]float32, dim)
+		for i := range vec {
+			vec[i] = float32(1e4 * r.NormFloat64())
+		}
+		scores := make([]float64, rows)
+		for i := range scores {
+			scores[i] = score(fileformat.Dot, vec, d.row(i))
+		}
+		slices.Sort(scores)
+		cut := scores[rows-10]
+		c := d.sketched(t, fileformat.Dot)
+		q := c.Query(vec)
+		q.Estimate(vec)
+		got, err := q.Candidates(nil, 0, rows, nil, cut, new(Buffer))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := 0
+		for _, cand := range got {
+			if score(fileformat.Dot, vec, d.row(cand.Row)) >= cut {
+				found++
+			}
+		}
+		if found < 10 {
+			t.Errorf("seed %d: %d of 10 rows", seed, found)
+		}
 	}
 }
 

@@ -179,6 +179,8 @@ type Buffer struct {
 	dists         []float32
 	others        []float32 // distances of excluded rows
 	spread        spreadBuffer
+	sketch        sketchBuffer
+	scanned       bool // near has the rows found, whatever the layout: see scanSketches
 	rows          []uint32
 	hits          []Hit
 	stats         Stats
@@ -225,7 +227,7 @@ func (b *Buffer) start(rows, ef, near, front int) {
 	default:
 		b.visited.Reset()
 	}
-	b.marks, b.marked = false, b.marked[:0]
+	b.marks, b.marked, b.scanned = false, b.marked[:0], false
 	b.pool.reset(ef, front)
 	b.near.reset(near, 0)
 	b.heap, b.expanded = b.heap[:0], b.expanded[:0]

@@ -15,6 +15,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/formattest"
+	"github.com/vecbolt/vecbolt/segment/codes"
 	"github.com/vecbolt/vecbolt/simd"
 )
 
@@ -191,4 +192,56 @@ func common(got, truth []Hit) int {
 		}
 	}
 	return n
+}
+
+// BenchmarkScanSketches prints what a scan of sketches takes for each row, and for each record that
+// it reads, beside a scan of the codes. The best of several times counts. Prices of scans follow
+// from it: see sketchPrice.
+func BenchmarkScanSketches(b *testing.B) {
+	const rows, k = 40_000, 10
+	for _, dim := range []int{64, 100, 384, 768, 1536} {
+		b.Run(fmt.Sprint(dim), func(b *testing.B) {
+			d := lowRankData(rows, dim)
+			g := d.graph(b, fileformat.Cosine, Options{quiet: true, layout: plain})
+			scan := d.codes(b, fileformat.Cosine)
+			var buf Buffer
+			var found []codes.Candidate
+			var memory codes.Buffer
+			least := func(do func()) float64 {
+				best := math.Inf(1)
+				for range 20 {
+					start := time.Now()
+					do()
+					best = min(best, float64(time.Since(start).Nanoseconds()))
+				}
+				return best
+			}
+			for b.Loop() {
+				var times, read [2]float64
+				q := g.Query(d.row(0))
+				for i, deviations := range []float32{0.5, 4} {
+					s := Setting{EF: k, Within: nobody, Beyond: Stage{Deviations: deviations}}
+					times[i] = least(func() {
+						_, stats, err := q.Find(k, s, nil, &buf)
+						if err != nil {
+							b.Fatal(err)
+						}
+						read[i] = float64(stats.Estimated - rows)
+					})
+				}
+				exact := scan.Query(d.row(0))
+				last := score(fileformat.Cosine, d.row(0), d.row(int(buf.rows[k-1])))
+				whole := least(func() {
+					var err error
+					if found, err = exact.Candidates(found[:0], 0, rows, nil, last, &memory); err != nil {
+						b.Fatal(err)
+					}
+				})
+				record := (times[1] - times[0]) / (read[1] - read[0])
+				b.ReportMetric((times[0]-read[0]*record)/rows, "ns/row")
+				b.ReportMetric(record, "ns/record")
+				b.ReportMetric(whole/rows, "ns/row-of-codes")
+			}
+		})
+	}
 }

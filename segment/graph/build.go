@@ -76,6 +76,7 @@ type workerScratch struct {
 	scores     []float32
 	above      []uint64 // see compare
 	candidates []simd.Neighbour
+	ids        []uint32
 }
 
 func newBuilder(ctx context.Context, g *Graph, workers int) *builder {

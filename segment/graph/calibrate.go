@@ -73,7 +73,7 @@ func (b *builder) tabulate(all []trial, columns []int, score scoreFunc, margins 
 	}
 	for _, c := range columns {
 		var err error
-		if b.levels[c], err = b.keep(trials, c, s.tried[c]); err != nil {
+		if b.levels[c], err = b.keep(trials, c, s.tried[c], score); err != nil {
 			return err
 		}
 		for i := range trials {

@@ -7,15 +7,17 @@ import (
 	"slices"
 
 	"github.com/vecbolt/vecbolt/internal/bitset"
+	"github.com/vecbolt/vecbolt/internal/codec"
 	"github.com/vecbolt/vecbolt/segment/codes"
+	"github.com/vecbolt/vecbolt/simd"
 )
 
 // Compare checks that the graph, whose checksums hold, belongs to the given rows. It returns an
 // error that names the first contradiction: a record that differs from its row, wrong duplicates, a
-// neighbour that is not a node, estimates that do not fit the neighbours, or a node that no search
-// can find. It does not check the choice of neighbours or the calibration. Damage of shared codes
-// is an error that wraps ErrCodes. It reads the rows once from first to last. An error that does
-// not wrap fileformat.ErrDamaged comes from rows or from ctx.
+// neighbour that is not a node, estimates that do not fit the neighbours, a node that no search can
+// find, or sketches that do not fit the rows. It does not check the choice of neighbours or the
+// calibration. Damage of shared codes is an error that wraps ErrCodes. It reads the rows once from
+// first to last. An error that does not wrap fileformat.ErrDamaged comes from rows or from ctx.
 func (g *Graph) Compare(ctx context.Context, rows codes.Source) error {
 	if err := g.Verify(); err != nil {
 		return err
@@ -35,7 +37,10 @@ func (g *Graph) Compare(ctx context.Context, rows codes.Source) error {
 	if err := g.compareNodes(ctx, duplicates); err != nil {
 		return err
 	}
-	return g.compareReachable(duplicates)
+	if err := g.compareReachable(duplicates); err != nil {
+		return err
+	}
+	return g.compareSketches(ctx, duplicates)
 }
 
 func (g *Graph) compareRecords(ctx context.Context, rows codes.Source) error {
@@ -129,6 +134,23 @@ func (g *Graph) compareNodes(ctx context.Context, duplicates bitset.Set) error {
 		seen.Clear(int(node))
 		for _, id := range ids[:n] {
 			seen.Clear(int(id))
+		}
+	}
+	return nil
+}
+
+func (g *Graph) compareSketches(ctx context.Context, duplicates bitset.Set) error {
+	var w workerScratch
+	size := simd.BlockSize(signs(g.Dim()))
+	want := make([]uint32, size/4)
+	for i := range int(g.head.sketchBlocks()) {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		clear(want)
+		w.sketchBlock(g, want, i, duplicates)
+		if !bytes.Equal(codec.BytesFromU32s(want), g.sketchBlock(i)) {
+			return corrupt(g.geo.sketches+int64(i)*int64(size), "sketches from row %d on do not fit the rows", i*degree)
 		}
 	}
 	return nil

@@ -1,10 +1,12 @@
 // Package graph keeps a proximity graph over the vectors of one segment. A beam search follows its
 // links to the nearest rows of a query and computes a few thousand distances instead of one per
-// row. The answer is approximate; its recall was measured when the graph was built.
+// row. Queries for which that finds too little go on with a scan of the sketches of all rows, one
+// bit per element. The answer is approximate; its recall was measured when the graph was built.
 //
 // [Write] makes the file of a segment, [Parse] opens it, [Graph.Query] prepares a query,
 // [Graph.Setting] returns the beam width for a recall, and [Query.Search] searches.
-// docs/decisions/0006-a-flat-graph-over-codes.md explains the choice of this graph.
+// docs/decisions/0006-a-flat-graph-over-codes.md explains the choice of this graph, and
+// docs/decisions/0018-sketches-of-all-rows.md the sketches.
 //
 // Guarantees:
 //

@@ -12,13 +12,14 @@ import (
 	"github.com/vecbolt/vecbolt/simd"
 )
 
-// Numbers of the file format. They never change for version 7. Version 6 has no quick nodes that
-// share codes. In version 5 the distance alone decides about a second stage. Versions 3, of the
-// plain and the quick layout, and 4, of the shared one, have levels of one stage. Version 2 has no
-// levels for more than 100 results. Version 1 had a different calibration and was not released.
+// Numbers of the file format. They never change for version 8. Version 7 has no sketches. Version 6
+// has no quick nodes that share codes. In version 5 the distance alone decides about a second
+// stage. Versions 3, of the plain and the quick layout, and 4, of the shared one, have levels of
+// one stage. Version 2 has no levels for more than 100 results. Version 1 had a different
+// calibration and was not released.
 const (
 	magic          = "VECBOLTG"
-	version        = 7
+	version        = 8
 	oldest         = 2 // version that is still read
 	headerSize     = blocks.HeaderSize
 	sectionEnd     = 64         // sections are padded to a multiple of it
@@ -26,7 +27,8 @@ const (
 	none           = 0xffffffff // stands for a missing row
 	maxEntryPoints = 1024
 	maxLevels      = 128 // levels per column of the calibration
-	levelSize      = 64  // bytes of a level
+	levelSize      = 68  // bytes of a level
+	noSketchSize   = 64  // in versions 6 and 7
 	noSpreadSize   = 60  // in version 5
 	noStageSize    = 44  // in versions 3 and 4
 	oldLevelSize   = 20  // in version 2
@@ -51,16 +53,18 @@ type revision struct {
 	layouts   []uint32
 	levelSize int64
 	columns   [][]int // of headerColumns
+	sketches  bool
 }
 
 // revisions are the versions, the newest first.
 var revisions = [...]revision{
-	{version, []uint32{plain, quick, shared, quickShared}, levelSize, headerColumns[:]},
-	{6, []uint32{plain, quick, shared}, levelSize, headerColumns[:]},
-	{5, []uint32{plain, quick, shared}, noSpreadSize, headerColumns[:]},
-	{4, []uint32{shared}, noStageSize, headerColumns[:]},
-	{3, []uint32{plain, quick}, noStageSize, headerColumns[:]},
-	{oldest, []uint32{plain, quick}, oldLevelSize, headerColumns[:1]},
+	{version, []uint32{plain, quick, shared, quickShared}, levelSize, headerColumns[:], true},
+	{7, []uint32{plain, quick, shared, quickShared}, noSketchSize, headerColumns[:], false},
+	{6, []uint32{plain, quick, shared}, noSketchSize, headerColumns[:], false},
+	{5, []uint32{plain, quick, shared}, noSpreadSize, headerColumns[:], false},
+	{4, []uint32{shared}, noStageSize, headerColumns[:], false},
+	{3, []uint32{plain, quick}, noStageSize, headerColumns[:], false},
+	{oldest, []uint32{plain, quick}, oldLevelSize, headerColumns[:1], false},
 }
 
 // headerColumns are the columns of the calibration in the order of the header. Version 2 has the
@@ -70,6 +74,7 @@ var headerColumns = [...][]int{{0, 1, 2}, {3, 4}}
 // header is the content of the file's first page.
 type header struct {
 	levelSize   int64 // by the version
+	sketched    bool  // there are sketches: by the version and the dimension
 	ident       codes.Ident
 	layout      uint32
 	seed        uint64  // of the rotation
@@ -95,8 +100,10 @@ func (h *header) shares() bool { return h.layout == shared || h.layout == quickS
 
 // geometry holds the sizes and file offsets of the sections.
 type geometry struct {
-	stride, node                                                        int64 // bytes of a record and of a node
-	nodes, duplicates, mean, entryPoints, overflow, levels, table, size int64 // records begin at headerSize
+	stride, node int64 // bytes of a record and of a node
+
+	// Records begin at headerSize.
+	nodes, sketches, duplicates, mean, entryPoints, overflow, levels, table, size int64
 }
 
 func (h *header) geometry() geometry {
@@ -110,7 +117,8 @@ func (h *header) geometry() geometry {
 		g.stride, mean = simd.RecordTail, 0
 	}
 	g.nodes = align(headerSize + rows*g.stride)
-	g.duplicates = g.nodes + rows*g.node
+	g.sketches = g.nodes + rows*g.node
+	g.duplicates = g.sketches + h.sketchBlocks()*int64(simd.BlockSize(signs(h.ident.Dim)))
 	g.mean = align(g.duplicates + rows*4)
 	g.entryPoints = align(g.mean + mean)
 	g.overflow = align(g.entryPoints + int64(h.entryPoints)*4)
@@ -219,6 +227,7 @@ func decodeHeader(b []byte) (header, geometry, error) {
 		return fail(12, "metric %d, dimension %d, %d rows", metric, dim, rows)
 	}
 	h.ident.Metric, h.ident.Dim, h.ident.Rows = m, int(dim), int(rows)
+	h.sketched = rev.sketches && dim <= simd.MaxSign
 	if !slices.Contains(rev.layouts, h.layout) || h.quick() && dim > simd.MaxSign {
 		return fail(64, "layout %d", h.layout)
 	}

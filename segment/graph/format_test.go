@@ -60,8 +60,10 @@ func TestOldFile(t *testing.T) {
 		"testdata/v3-plain.graph": 0, "testdata/v3-quick.graph": 0, "testdata/v4-shared.graph": 0,
 		"testdata/v5-plain.graph": 0, "testdata/v5-quick.graph": 0, "testdata/v5-shared.graph": 0,
 		"testdata/v6-plain.graph": 0, "testdata/v6-quick.graph": 0, "testdata/v6-shared.graph": 0,
-		"testdata/v7-plain.graph": plain, "testdata/v7-quick.graph": quick, "testdata/v7-shared.graph": shared,
-		"testdata/v7-quick-shared.graph": quickShared,
+		"testdata/v7-plain.graph": 0, "testdata/v7-quick.graph": 0, "testdata/v7-shared.graph": 0,
+		"testdata/v7-quick-shared.graph": 0,
+		"testdata/v8-plain.graph":        plain, "testdata/v8-quick.graph": quick, "testdata/v8-shared.graph": shared,
+		"testdata/v8-quick-shared.graph": quickShared,
 	} {
 		if *update && layout > 0 {
 			if err := os.WriteFile(name, fixture(t, layout), 0o644); err != nil {
@@ -170,6 +172,39 @@ func dump(t *testing.T, b []byte) string {
 		f32("extra element")
 		line(4, "sum of the codes", "%d", int32(d.U32()))
 	}
+	// block prints the factors and the signs of n points, and checks that the others have none.
+	block := func(n int, free float64) {
+		for i, name := range []string{"first", "second"} {
+			start := d.Offset()
+			factors := make([]string, n)
+			for j := range 32 {
+				if v := math.Float32frombits(d.U32()); j < n {
+					factors[j] = fmt.Sprint(v)
+				} else if float64(v) != free*float64(1-i) && v != 0 {
+					t.Errorf("%s factor %d is %g", name, j, v)
+				}
+			}
+			fmt.Fprintln(out, strings.TrimRight(fmt.Sprintf("%06x  %-23s  %-24s %s", start, "(128 bytes)", name+" factors", strings.Join(factors, " ")), " "))
+		}
+		start := d.Offset()
+		signs := make([]string, n)
+		for e := range (dim + 15) / 16 * 4 { // elements 4*e to 4*e+3
+			for i, b := range d.Raw(16) {
+				for half, nibble := range []byte{b & 15, b >> 4} {
+					for bit := range 4 {
+						if j := i + 16*half; j >= n {
+							if nibble != 0 {
+								t.Errorf("signs of point %d", j)
+							}
+						} else if 4*e+bit < dim {
+							signs[j] += string("-+"[nibble>>bit&1])
+						}
+					}
+				}
+			}
+		}
+		fmt.Fprintln(out, strings.TrimRight(fmt.Sprintf("%06x  %-23s  %-24s %s", start, fmt.Sprintf("(%d bytes)", d.Offset()-start), "signs", strings.Join(signs, " ")), " "))
+	}
 	for r := range rows {
 		ids := make([]string, 0, 32)
 		start := d.Offset()
@@ -182,36 +217,12 @@ func dump(t *testing.T, b []byte) string {
 		if layout == 1 {
 			continue
 		}
-		for _, name := range []string{"first", "second"} {
-			start := d.Offset()
-			factors := make([]string, len(ids))
-			for i := range 32 {
-				if v := math.Float32frombits(d.U32()); i < len(ids) {
-					factors[i] = fmt.Sprint(v)
-				} else if v != 0 {
-					t.Errorf("factor %d of row %d", i, r)
-				}
-			}
-			fmt.Fprintln(out, strings.TrimRight(fmt.Sprintf("%06x  %-23s  %-24s %s", start, "(128 bytes)", name+" factors", strings.Join(factors, " ")), " "))
-		}
-		start = d.Offset()
-		signs := make([]string, len(ids))
-		for e := range (dim + 15) / 16 * 4 { // elements 4*e to 4*e+3
-			for i, b := range d.Raw(16) {
-				for half, nibble := range []byte{b & 15, b >> 4} {
-					for bit := range 4 {
-						if j := i + 16*half; j >= len(ids) {
-							if nibble != 0 {
-								t.Errorf("signs of point %d of row %d", j, r)
-							}
-						} else if 4*e+bit < dim {
-							signs[j] += string("-+"[nibble>>bit&1])
-						}
-					}
-				}
-			}
-		}
-		fmt.Fprintln(out, strings.TrimRight(fmt.Sprintf("%06x  %-23s  %-24s %s", start, fmt.Sprintf("(%d bytes)", d.Offset()-start), "signs", strings.Join(signs, " ")), " "))
+		block(len(ids), 0)
+	}
+	for at := 0; at < rows; at += 32 {
+		n := min(32, rows-at)
+		fmt.Fprintf(out, "%06x  %-23s  sketches of rows %d to %d\n", d.Offset(), fmt.Sprintf("(%d bytes)", 256+(dim+15)/16*64), at, at+n-1)
+		block(n, math.Inf(1))
 	}
 	for r := range rows {
 		row(fmt.Sprintf("duplicate of row %d", r))
@@ -245,6 +256,7 @@ func dump(t *testing.T, b []byte) string {
 			u32("second stage: ef")
 			f32("stopping ratio")
 			f32("spread")
+			f32("second stage: deviations")
 		}
 	}
 	pad()

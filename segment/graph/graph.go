@@ -27,6 +27,7 @@ type Graph struct {
 	codeBytes   []byte          // of codes
 	nodes       []uint32
 	nodeBytes   []byte
+	sketches    []byte
 	per         int // uint32 per node
 	duplicates  []uint32
 	entryPoints []uint32
@@ -34,9 +35,8 @@ type Graph struct {
 	levels      [len(calibrated)][]level
 	whole       [len(calibrated)][]wholeBeam // of levels, for searches that are given their beam
 
-	// Of quick nodes.
-	rotation *simd.Rotation
-	entrance *atomic.Pointer[entrance] // the first search makes it
+	rotation *simd.Rotation            // of quick nodes and sketches
+	entrance *atomic.Pointer[entrance] // of quick nodes; the first search makes it
 }
 
 // ErrCodes is wrapped by errors about the codes that a graph shares: they are absent or damaged.
@@ -65,8 +65,9 @@ func Parse(b []byte, ident codes.Ident, with *codes.Codes) (*Graph, error) {
 	g := &Graph{
 		head: h, geo: geo, file: file,
 		records:     b[headerSize:geo.nodes:geo.nodes],
-		nodes:       codec.U32sFromBytes(b[geo.nodes:geo.duplicates]),
-		nodeBytes:   b[geo.nodes:geo.duplicates:geo.duplicates],
+		nodes:       codec.U32sFromBytes(b[geo.nodes:geo.sketches]),
+		nodeBytes:   b[geo.nodes:geo.sketches:geo.sketches],
+		sketches:    b[geo.sketches:geo.duplicates:geo.duplicates],
 		per:         int(geo.node / 4),
 		duplicates:  words(geo.duplicates, ident.Rows),
 		entryPoints: words(geo.entryPoints, int(h.entryPoints)),
@@ -133,8 +134,11 @@ func (g *Graph) Codes() *codes.Codes { return g.codes }
 
 // prepare makes whatever follows from the header alone.
 func (g *Graph) prepare() {
+	if g.Quick() || g.head.sketched {
+		g.rotation = simd.NewRotation(g.Dim(), g.head.seed)
+	}
 	if g.Quick() {
-		g.rotation, g.sifts = simd.NewRotation(g.Dim(), g.head.seed), g.Dim() < quickDim
+		g.sifts = g.Dim() < quickDim
 		g.entrance = new(atomic.Pointer[entrance])
 	}
 }

@@ -748,13 +748,13 @@ func TestSetting(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	staged := lv(10, 1.5, 18, 0.75, 0)
-	staged.within, staged.beyond = 2, Stage{40, 1.25}
+	staged.within, staged.beyond = 2, Stage{EF: 40, StopRatio: 1.25}
 	g := &Graph{levels: [len(calibrated)][]level{nil, {staged, lv(100, 0, 100, 0.875, 0.875)}, {staged, lv(100, 0, 100, 0.875, 0.875)}}}
-	want := Setting{EF: 10, StopRatio: 1.5, Within: 2, Beyond: Stage{40, 1.25}, nodes: 18}
+	want := Setting{EF: 10, StopRatio: 1.5, Within: 2, Beyond: Stage{EF: 40, StopRatio: 1.25}, nodes: 18}
 	if s, ok := g.Setting(0.75, 10, false); s != want || !ok || s.String() != "ef 10, stop ratio 1.5 (far from all rows: ef 40, stop ratio 1.25)" {
 		t.Errorf("two stages: %+v, %v: %[1]v", s, ok)
 	}
-	if s := want.Times(1.5); s.EF != 15 || s.StopRatio != 1.75 || s.Within != 2 || s.Beyond != (Stage{60, 1.375}) {
+	if s := want.Times(1.5); s.EF != 15 || s.StopRatio != 1.75 || s.Within != 2 || s.Beyond != (Stage{EF: 60, StopRatio: 1.375}) {
 		t.Errorf("%+v", s)
 	}
 	want.Spread = 0.5
@@ -774,16 +774,32 @@ func TestSetting(t *testing.T) {
 		t.Errorf("a level of two stages tells a recall of %g for ef 99", got)
 	}
 	// What is easy for both ends with the first stage, and a scan is the widest stage.
+	sketched := func(ef int, deviations float32) Setting {
+		return Setting{EF: ef, Within: 1, Beyond: Stage{Deviations: deviations}, nodes: float64(ef)}
+	}
+	if s := sketched(20, 2).Times(1.5); s.EF != 30 || s.Beyond != (Stage{Deviations: 3}) ||
+		s.String() != "ef 30 (far from all rows: a scan of sketches, 3 deviations)" {
+		t.Errorf("%+v: %[1]v", s)
+	}
 	one := Setting{EF: 20, StopRatio: 1.25, Within: 1, Spread: 0.5, nodes: 10}
 	for _, c := range []struct{ s, t, want Setting }{
 		{one, st(30, 1.5, 12), Setting{EF: 30, StopRatio: 1.5, Within: 1, Spread: 0.5, nodes: 12}},
 		{st(30, 1.5, 12), one, Setting{EF: 30, StopRatio: 1.5, Within: 1, Spread: 0.5, nodes: 12}},
-		{one, Setting{EF: 10, StopRatio: 1.5, Within: 2, Spread: 1, Beyond: Stage{40, 1.25}, nodes: 8},
+		{one, Setting{EF: 10, StopRatio: 1.5, Within: 2, Spread: 1, Beyond: Stage{EF: 40, StopRatio: 1.25}, nodes: 8},
 			Setting{EF: 20, StopRatio: 1.5, Within: 1, Spread: 1, nodes: 10}},
-		{Setting{EF: 10, StopRatio: 1.5, Within: 2, Beyond: Stage{40, 1.25}, nodes: 8}, st(30, 1.125, 12),
-			Setting{EF: 30, StopRatio: 1.5, Within: 2, Beyond: Stage{40, 1.25}, nodes: 12}},
-		{Setting{EF: 10, StopRatio: 1.5, Within: 2, Beyond: Stage{40, 1.25}, nodes: 8}, st(50, 0, 50),
-			Setting{EF: 50, Within: 2, Beyond: Stage{50, 0}, nodes: 50}},
+		{Setting{EF: 10, StopRatio: 1.5, Within: 2, Beyond: Stage{EF: 40, StopRatio: 1.25}, nodes: 8}, st(30, 1.125, 12),
+			Setting{EF: 30, StopRatio: 1.5, Within: 2, Beyond: Stage{EF: 40, StopRatio: 1.5}, nodes: 12}},
+		{Setting{EF: 10, StopRatio: 1.5, Within: 2, Beyond: Stage{EF: 40, StopRatio: 1.25}, nodes: 8}, st(50, 0, 50),
+			Setting{EF: 50, Within: 2, Beyond: Stage{EF: 50, StopRatio: 0}, nodes: 50}},
+		// A scan of the sketches goes on behind the wider of two walks.
+		{sketched(20, 2), sketched(10, 3), sketched(20, 3)},
+		{sketched(20, 2), st(10, 1.25, 8), sketched(20, 2)},
+		{sketched(20, 2), st(200, 1.25, 8), sketched(200, 2)},
+		{sketched(200, 1), Setting{EF: 20, Within: 1, Beyond: Stage{EF: 50}, nodes: 8},
+			Setting{EF: 200, Within: 1, Beyond: Stage{Deviations: 1}, nodes: 200}},
+		{sketched(20, 1), Setting{EF: 20, Within: 1, Beyond: Stage{EF: 50}, nodes: 8},
+			Setting{EF: 20, Within: 1, Beyond: Stage{EF: 50, Deviations: 1}, nodes: 20}},
+		{sketched(20, 1), Setting{EF: 20, Within: 1, nodes: 8}, Setting{EF: 20, Within: 1, nodes: 20}},
 	} {
 		if got := c.s.and(c.t); got != c.want {
 			t.Errorf("%v and %v: %+v, want %+v", c.s, c.t, got, c.want)

@@ -20,7 +20,7 @@ const (
 
 // setHorizons sets the horizons of a graph whose metric is not Dot: farther than from all trials
 // that are made of rows. In many dimensions, noise is beyond them, and so hard that no setting
-// would be left for the others. For L2, what is shorter than all of these trials is beyond them,
+// would be left for the others. For L2, a query shorter than all of these trials is beyond them,
 // too. Nearly equal distances of rows to a query near zero are less than codes can tell.
 func (b *builder) setHorizons(trials []trial) {
 	shortest := math.Inf(1)
@@ -29,7 +29,9 @@ func (b *builder) setHorizons(trials []trial) {
 		if t.kind >= anywhere {
 			continue
 		}
-		shortest = min(shortest, simd.Dot64(t.vec, t.vec))
+		if square := simd.Dot64(t.vec, t.vec); square < shortest { // not NaN
+			shortest = square
+		}
 		for c, k := range calibrated {
 			if k <= len(t.truth) {
 				b.head.horizons[c] = max(b.head.horizons[c], farther*t.truth[k-1].dist)

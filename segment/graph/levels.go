@@ -15,7 +15,7 @@ const (
 	finer       = 0.94 // each level misses at most this share of the previous one's miss
 	coarser     = 0.85 // the same for levels to confirm
 	coarsest    = 0.7  // and for 100 results and more
-	shareOfRows = 0.7  // weight of the queries like the rows in the mean cost of a search
+	shareOfRows = 0.9  // weight of the queries like the rows in the mean cost of a search
 	worthScan   = 0.8  // share of the price of a scan up to which a search is worth while
 )
 

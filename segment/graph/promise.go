@@ -56,7 +56,7 @@ func (g *Graph) settingUpTo(column int, recall float64, k int, single bool) (s S
 func (s Setting) and(t Setting) Setting {
 	first := s.stage().and(t.stage())
 	if s.Within > 0 || t.Within > 0 {
-		s.Beyond = s.last().and(t.last())
+		s.Beyond = s.last().and(t.last()).after(first)
 		s.Spread = max(s.Spread, t.Spread)
 		if s.Within == 0 || t.Within > 0 && t.Within < s.Within {
 			s.Within = t.Within
@@ -85,7 +85,27 @@ func (s Stage) and(t Stage) Stage {
 	if s == (Stage{}) || t == (Stage{}) { // a scan
 		return Stage{}
 	}
-	return Stage{max(s.EF, t.EF), wider(s.StopRatio, t.StopRatio)}
+	both := Stage{max(s.EF, t.EF), wider(s.StopRatio, t.StopRatio), max(s.Deviations, t.Deviations)}
+	switch { // one of them does not walk
+	case s.EF == 0:
+		both.StopRatio = t.StopRatio
+	case t.EF == 0:
+		both.StopRatio = s.StopRatio
+	}
+	return both
+}
+
+// after returns a second stage that goes as far as s and as the first one did. It walks only if
+// that is farther.
+func (s Stage) after(first Stage) Stage {
+	if s.EF == 0 {
+		return s
+	}
+	s.EF, s.StopRatio = max(s.EF, first.EF), wider(s.StopRatio, first.StopRatio)
+	if s.Deviations > 0 && s.EF == first.EF && s.StopRatio == first.StopRatio {
+		s.EF, s.StopRatio = 0, 0
+	}
+	return s
 }
 
 // wider returns the stopping ratio that ends a search later; 0 does not end it.

@@ -22,9 +22,8 @@ type Query struct {
 	without uint32     // a row treated as absent, or none
 	bridge  *bridge    // bridge links around without; nil until they are needed
 
-	cold     bool            // see Cold
-	ctx      context.Context // see Heed; nil: none was given
-	fewRatio float32         // of the setting of the search
+	cold bool            // see Cold
+	ctx  context.Context // see Heed; nil: none was given
 
 	y   []float32 // memory that Reset reuses
 	rec []byte
@@ -131,6 +130,7 @@ type Hit struct {
 type Stats struct {
 	Expanded  int // expansions
 	Estimated int // distances estimated from codes
+	Sketched  int // rows whose sketches were scanned
 	Scored    int // rows that were scored
 	Passed    int // under a guard: excluded rows that are nearer than the last row wanted, estimated
 }
@@ -197,45 +197,60 @@ func (g *Graph) front(k int) int {
 // attempt walks, in the stages of the setting.
 func (q *Query) attempt(k int, s Setting, allowed bitset.Set, buf *Buffer) error {
 	first := s.stage()
-	q.fewRatio = s.FewRatio
 	switch {
 	case s.Within == 0:
-		return q.run(k, first, first, allowed, buf)
-	case allowed != nil && s.Beyond.EF == 0:
+		return q.run(k, first, first, s.FewRatio, allowed, buf)
+	case allowed != nil && (s.Beyond.EF == 0 || s.Beyond.Deviations > 0):
 		return ErrBeyondHorizon
 	case allowed != nil:
-		return q.run(k, s.Beyond, s.Beyond, allowed, buf)
+		return q.run(k, s.Beyond, s.Beyond, s.FewRatio, allowed, buf)
 	}
 	widest := first
-	if s.Beyond.EF > 0 && !q.g.Quick() {
+	switch {
+	case q.g.Quick():
+	case s.Beyond.EF > 0:
 		widest = s.Beyond
+	case s.Beyond.Deviations > 0: // a scan of the sketches begins with all rows that may be scored
+		widest.EF = max(first.EF, rescored(k))
 	}
-	if err := q.run(k, first, widest, nil, buf); err != nil {
+	if err := q.run(k, first, widest, s.FewRatio, nil, buf); err != nil {
 		return err
 	}
 	if q.easy(&s, buf) {
 		return nil
 	}
-	switch {
-	case s.Beyond.EF == 0:
-		return ErrBeyondHorizon
-	case q.g.Quick(): // by estimates, the narrow beam has refused rows that the wide one wants
-		before := buf.stats
-		err := q.run(k, s.Beyond, s.Beyond, nil, buf)
-		buf.stats.Expanded += before.Expanded
-		buf.stats.Estimated += before.Estimated
-		return err
-	}
-	q.limit(k, s.Beyond, buf)
-	return q.goOn(buf)
+	return q.goBeyond(k, s.Beyond, buf)
 }
 
-// run walks as far as s says, in memory for the beam of widest.
-func (q *Query) run(k int, s, widest Stage, allowed bitset.Set, buf *Buffer) error {
+// goBeyond is the second stage of a search.
+func (q *Query) goBeyond(k int, s Stage, buf *Buffer) error {
+	var err error
+	switch {
+	case s.EF == 0 && s.Deviations == 0, s.Deviations > 0 && !q.g.head.sketched:
+		return ErrBeyondHorizon
+	case s.EF == 0:
+	case q.g.Quick(): // by estimates, the narrow beam has refused rows that the wide one wants
+		before := buf.stats
+		err = q.run(k, s, s, buf.fewRatio, nil, buf)
+		buf.stats.Expanded += before.Expanded
+		buf.stats.Estimated += before.Estimated
+	default:
+		q.limit(k, s, buf)
+		err = q.goOn(buf)
+	}
+	if err == nil && s.Deviations > 0 {
+		err = q.scanSketches(k, s.Deviations, buf)
+	}
+	return err
+}
+
+// run walks as far as s and the ratio to the 10th row say, in memory for the beam of widest.
+func (q *Query) run(k int, s, widest Stage, fewRatio float32, allowed bitset.Set, buf *Buffer) error {
 	if err := q.start(k, widest, allowed, buf); err != nil {
 		return err
 	}
 	q.limit(k, s, buf)
+	buf.fewRatio = fewRatio
 	return q.walk(allowed, buf)
 }
 
@@ -275,7 +290,7 @@ func (q *Query) startWith(k int, s Stage, allowed bitset.Set, front int, buf *Bu
 	buf.marks = q.g.file != nil
 	buf.cold = q.cold && buf.marks
 	buf.ctx = q.ctx
-	buf.rank, buf.fewRatio = q.g.rank(k), q.fewRatio
+	buf.rank = q.g.rank(k)
 	q.limit(k, s, buf)
 	if margin := q.g.margin(k); margin > 0 && s.StopRatio > 0 {
 		buf.keepRatio = max(s.StopRatio, margin)
@@ -297,7 +312,7 @@ func (q *Query) startWith(k int, s Stage, allowed bitset.Set, front int, buf *Bu
 
 // found returns the pool that holds the results of a search.
 func (q *Query) found(buf *Buffer) *pool {
-	if q.g.rough() {
+	if q.g.rough() || buf.scanned {
 		return &buf.near
 	}
 	return &buf.pool
@@ -356,8 +371,9 @@ func (q *Query) collect(k int, allowed bitset.Set, buf *Buffer) (err error) {
 	margin, most := q.g.margin(k), float32(math.MaxFloat32)
 	want := rescored(k)
 	further := want - k // nodes
-	found := q.found(buf).rows
-	if !q.g.rough() { // only rows within the beam count as found
+	from := q.found(buf)
+	found := from.rows
+	if from == &buf.pool { // only rows within the beam count as found
 		found = found[:min(buf.ef, len(found))]
 	}
 	q.g.expectDuplicates(found[:min(want, len(found))])

@@ -27,8 +27,8 @@ type Setting struct {
 	// Within, if it is not 0, is a squared distance: if the row to which StopRatio refers is
 	// farther, the search goes on with Beyond. Queries far from all rows need wider searches than
 	// others. So do queries between groups of rows, of which a search finds one: the search also
-	// goes on if the spread of the rows found is below Spread. In graphs of the quick layout it
-	// begins again. Under a filter, Beyond is the whole search.
+	// goes on if the spread of the rows found is below Spread. In graphs of the quick layout a
+	// wider beam begins again. Under a filter, Beyond is the whole search.
 	Within float32
 	Spread float32
 	Beyond Stage
@@ -42,17 +42,32 @@ type Setting struct {
 type Stage struct {
 	EF        int
 	StopRatio float32
+
+	// Deviations, if it is not 0, ends the stage with a scan of the sketches of all rows. It reads
+	// the records of those that may be among the best, if their estimated distances are too large
+	// by this many standard deviations at most. A stage without EF is such a scan alone.
+	Deviations float32
 }
 
-// String returns the stage as "ef 100, stop ratio 1.12".
+// String returns the stage as "ef 100, stop ratio 1.12" or as "a scan of sketches, 1.5 deviations".
 func (s Stage) String() string {
+	var text string
 	switch {
 	case s == Stage{}:
 		return "a scan"
+	case s.EF == 0:
 	case s.StopRatio == 0:
-		return fmt.Sprintf("ef %d", s.EF)
+		text = fmt.Sprintf("ef %d", s.EF)
+	default:
+		text = fmt.Sprintf("ef %d, stop ratio %.4g", s.EF, s.StopRatio)
 	}
-	return fmt.Sprintf("ef %d, stop ratio %.4g", s.EF, s.StopRatio)
+	if s.Deviations == 0 {
+		return text
+	}
+	if text != "" {
+		text += ", then "
+	}
+	return text + fmt.Sprintf("a scan of sketches, %.4g deviations", s.Deviations)
 }
 
 // times returns a stage that goes n times as far.
@@ -61,11 +76,12 @@ func (s Stage) times(n float64) Stage {
 	if s.StopRatio > 0 {
 		s.StopRatio = 1 + (s.StopRatio-1)*float32(n)
 	}
+	s.Deviations *= float32(n)
 	return s
 }
 
 // stage returns the first stage of a search.
-func (s Setting) stage() Stage { return Stage{s.EF, s.StopRatio} }
+func (s Setting) stage() Stage { return Stage{EF: s.EF, StopRatio: s.StopRatio} }
 
 // String returns the setting as "ef 20, stop ratio 1.08", or as "ef 20, stop ratio 1.08 (far from
 // all rows: ef 100, stop ratio 1.12)", or "(far from all rows, or between groups: ...)", or as "ef
@@ -231,16 +247,23 @@ func decodeLevel(b []byte) (level, error) {
 	}
 	if len(b) >= noSpreadSize {
 		l.usual, l.within = f32(noStageSize), f32(noStageSize+4)
-		l.beyond = Stage{int(binary.LittleEndian.Uint32(b[noStageSize+8:])), f32(noStageSize + 12)}
+		l.beyond = Stage{EF: int(binary.LittleEndian.Uint32(b[noStageSize+8:])), StopRatio: f32(noStageSize + 12)}
 		if !(l.usual >= 0 && l.usual <= math.MaxInt32) || !(l.within >= 0 && l.within <= math.MaxFloat32) ||
 			l.beyond.EF > math.MaxInt32 || !isFactor(l.beyond.StopRatio) {
 			return level{}, fmt.Errorf("%g nodes, within %g, beyond it ef %d, stopping ratio %g", l.usual, l.within,
 				l.beyond.EF, l.beyond.StopRatio)
 		}
 	}
-	if len(b) == levelSize {
+	if len(b) >= noSketchSize {
 		if l.spread = f32(noSpreadSize); !(l.spread >= 0 && l.spread <= math.MaxFloat32) {
 			return level{}, fmt.Errorf("spread %g", l.spread)
+		}
+	}
+	if len(b) == levelSize {
+		if d := f32(noSketchSize); d >= 0 && d <= maxFactor {
+			l.beyond.Deviations = d
+		} else {
+			return level{}, fmt.Errorf("%g deviations", d)
 		}
 	}
 	if l.ef < 1 || l.ef > math.MaxInt32 || !isFactor(l.stopRatio) || !(l.nodes >= 0) || l.nodes > math.MaxInt32 {
@@ -259,7 +282,7 @@ func encodeLevels(tables *[len(calibrated)][]level) []uint32 {
 				words = append(words, math.Float32bits(v))
 			}
 			words = append(words, math.Float32bits(l.usual), math.Float32bits(l.within), uint32(l.beyond.EF),
-				math.Float32bits(l.beyond.StopRatio), math.Float32bits(l.spread))
+				math.Float32bits(l.beyond.StopRatio), math.Float32bits(l.spread), math.Float32bits(l.beyond.Deviations))
 		}
 	}
 	return words

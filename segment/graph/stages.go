@@ -10,7 +10,8 @@ import (
 )
 
 // A search of two stages begins with a narrow beam, which is enough for easy queries. For hard
-// ones it goes on with a wider beam, or an exact scan follows. Two figures tell hard queries: the
+// ones it goes on with a wider beam, or scans the sketches of all rows, or an exact scan follows.
+// Two figures tell hard queries: the
 // distance of the rows found, and their spread. Noise, sparse vectors and outliers are far from all
 // rows. A mean of two rows has neighbours near both, but a narrow beam finds those near one, and
 // these are much nearer to each other than to the query.
@@ -32,6 +33,9 @@ const (
 	fromRecall = 0.8 // least recall of such a level
 	mostCost   = 0.7 // most expansions, in parts of the number with one stage
 	mostMissed = 0.1 // most that may be missed, in parts of 1 - recall
+
+	// nobody is a bound on the distance with which every search has both stages.
+	nobody = math.SmallestNonzeroFloat32
 )
 
 // A spreadBuffer is memory of Query.spread.
@@ -103,15 +107,21 @@ func sampleOf(o *outcome, column int) sample {
 // A pair is a search of two stages, made of levels of one.
 type pair struct {
 	first, second *level
-	scan          float32 // if there is no second level: the cost of a scan in expansions
-	again         bool    // the second begins again
+	sketches      *sketchScan // if there is no second level: a scan of the sketches,
+	scan          float32     // or else one of the rows, with its cost in expansions
+	again         bool        // the second begins again
 }
 
 // far returns the sample of a trial that needs both stages. Where the second goes on, it finds no
 // less than the first.
 func (p *pair) far(t int) sample {
 	x := p.first.samples[t]
-	if p.second == nil {
+	switch {
+	case p.sketches != nil:
+		y := p.sketches.samples[t]
+		y.nodes += x.nodes
+		return y
+	case p.second == nil:
 		return sample{exact: true, nodes: x.nodes + p.scan}
 	}
 	y := p.second.samples[t]
@@ -127,15 +137,25 @@ func (p *pair) far(t int) sample {
 // level returns the level of a pair, without its figures.
 func (p *pair) level(within, spread float32) level {
 	l := level{ef: p.first.ef, stopRatio: p.first.stopRatio, within: within, spread: spread, pair: p}
-	if p.second != nil {
-		l.beyond = Stage{p.second.ef, p.second.stopRatio}
+	switch {
+	case p.sketches != nil:
+		l.beyond = Stage{Deviations: p.sketches.deviations}
+	case p.second != nil:
+		l.beyond = Stage{EF: p.second.ef, StopRatio: p.second.stopRatio}
 	}
 	return l
 }
 
 // pairs returns the searches of two stages that levels of one can make, with this one first. The
-// second is wider, or a scan, which costs as much as so many expansions.
-func (b *builder) pairs(first *level, some []level, scan float32) (all []*pair) {
+// second is one of the scans of sketches. Without any, it is a wider walk, or a scan of the rows,
+// which costs as much as so many expansions.
+func (b *builder) pairs(first *level, some []level, sketches []sketchScan, scan float32) (all []*pair) {
+	for i := range sketches {
+		all = append(all, &pair{first: first, sketches: &sketches[i]})
+	}
+	if sketches != nil {
+		return all
+	}
 	for j := range some {
 		if second := &some[j]; second != first && second.ef >= first.ef && second.recall > first.recall {
 			all = append(all, &pair{first: first, second: second, again: b.Quick()})
@@ -145,10 +165,12 @@ func (b *builder) pairs(first *level, some []level, scan float32) (all []*pair) 
 }
 
 // scanNodes returns how many expansions cost as much as a scan for k rows.
-func (g *Graph) scanNodes(k int) float32 {
-	scan := g.scanPrice(k)
+func (g *Graph) scanNodes(k int) float32 { return g.nodesFor(g.scanPrice(k), k) }
+
+// nodesFor returns how many expansions of a search for k rows have a price.
+func (g *Graph) nodesFor(price float64, k int) float32 {
 	return float32(sort.Search(g.Len(), func(n int) bool {
-		return g.Price(g.Work(Setting{EF: n, nodes: float64(n)}, g.Len()), k, false) >= scan
+		return g.Price(g.Work(Setting{EF: n, nodes: float64(n)}, g.Len()), k, false) >= price
 	}))
 }
 
@@ -157,12 +179,14 @@ func (g *Graph) scanNodes(k int) float32 {
 type wantedFunc func(l *level, found float32) bool
 
 // staged returns the levels of two stages that are wanted, with their expansions and least recall.
-// See complete for their other figures.
-func (b *builder) staged(trials []trial, column int, tried []level, wanted wantedFunc) ([]level, error) {
+// The second stage is one of the scans of sketches, if there are any. See complete for their other
+// figures.
+func (b *builder) staged(trials []trial, column int, tried []level, sketches []sketchScan,
+	wanted wantedFunc) ([]level, error) {
 	some, scan := b.pick(tried, coarser), b.scanNodes(calibrated[column])
 	byFirst := make([][]level, len(some))
 	err := b.each(len(some), func(_ *workerScratch, i int) error {
-		byFirst[i] = b.stagedFrom(trials, column, b.pairs(&some[i], some, scan), wanted)
+		byFirst[i] = b.stagedFrom(trials, column, b.pairs(&some[i], some, sketches, scan), wanted)
 		return nil
 	})
 	return slices.Concat(byFirst...), err
@@ -192,6 +216,10 @@ func (b *builder) stagedFrom(trials []trial, column int, pairs []*pair,
 		for t := range trials {
 			far[t] = p.far(t)
 			all[trials[t].kind].add(far[t], 1)
+		}
+		l := p.level(nobody, 0)
+		if l.expect(&all); wanted(&l, float32(all[likeRows].recall())) {
+			levels = append(levels, l)
 		}
 		for i := range tries {
 			least := float32(0)
@@ -236,31 +264,54 @@ func (b *builder) complete(trials []trial, l *level) {
 
 // keep returns the levels to keep, cheapest first. Two stages are for recalls that one gives only
 // at the price of a scan, and where they spare queries like the rows much of the work: see spares.
-func (b *builder) keep(trials []trial, column int, tried []level) ([]level, error) {
+// Scans of the sketches take the place of wider walks where such queries take no longer with them.
+func (b *builder) keep(trials []trial, column int, tried []level, score scoreFunc) ([]level, error) {
 	chosen := b.pick(tried, finer)
 	if b.stages(column) {
-		most := float32(0)
-		for i := range chosen {
-			if b.worth(&chosen[i], column) {
-				most = max(most, chosen[i].recall)
-			}
+		var err error
+		if chosen, err = b.extend(trials, column, chosen, tried, nil, (*level).spares); err != nil {
+			return nil, err
 		}
-		pairs, err := b.staged(trials, column, tried, func(l *level, found float32) bool {
-			return (l.recall > most || l.recall >= fromRecall && l.spares(found, chosen)) && b.worth(l, column)
-		})
+		sketches, err := b.sketchScans(trials, column, score)
+		if err == nil && sketches != nil {
+			chosen, err = b.extend(trials, column, chosen, tried, sketches, (*level).noDearer)
+		}
 		if err != nil {
 			return nil, err
 		}
-		pairs = b.pick(pairs, finer)
-		for i := range pairs {
-			b.complete(trials, &pairs[i])
-		}
-		chosen = append(chosen, pairs[:min(len(pairs), maxLevels-len(chosen))]...)
 	}
-	b.sortByCost(chosen)
 	for i := range chosen {
 		chosen[i].samples, chosen[i].pair = nil, nil
 	}
+	return chosen, nil
+}
+
+// A betterFunc reports whether a level of two stages is better than those chosen, cheapest first.
+// found is its recall for queries like the rows.
+type betterFunc func(l *level, found float32, chosen []level) bool
+
+// extend adds levels of two stages to those chosen: the ones that are better, or that reach a
+// recall which nothing chosen gives for less than a scan.
+func (b *builder) extend(trials []trial, column int, chosen, tried []level, sketches []sketchScan,
+	better betterFunc) ([]level, error) {
+	most := float32(0)
+	for i := range chosen {
+		if b.worth(&chosen[i], column) {
+			most = max(most, chosen[i].recall)
+		}
+	}
+	pairs, err := b.staged(trials, column, tried, sketches, func(l *level, found float32) bool {
+		return (l.recall > most || l.recall >= fromRecall && better(l, found, chosen)) && b.worth(l, column)
+	})
+	if err != nil {
+		return nil, err
+	}
+	pairs = b.pick(pairs, finer)
+	for i := range pairs {
+		b.complete(trials, &pairs[i])
+	}
+	chosen = append(chosen, pairs[:min(len(pairs), maxLevels-len(chosen))]...)
+	b.sortByCost(chosen)
 	return chosen, nil
 }
 
@@ -268,7 +319,18 @@ func (b *builder) keep(trials []trial, column int, tried []level) ([]level, erro
 // level of one stage with the same recall: it takes clearly fewer expansions, and misses hardly any
 // rows, or no more than that one. found is its recall for these queries.
 func (l *level) spares(found float32, one []level) bool {
-	i := slices.IndexFunc(one, func(o level) bool { return o.recall >= l.recall })
-	return i >= 0 && l.usual <= mostCost*one[i].usual &&
-		(1-found <= mostMissed*(1-l.recall) || found >= one[i].measured.recall[likeRows])
+	return l.beats(mostCost, found, one)
+}
+
+// noDearer reports whether a level with a scan of the sketches takes no more expansions than the
+// first one chosen with the same recall, for queries like the rows, and finds as much of them.
+func (l *level) noDearer(found float32, chosen []level) bool {
+	return l.beats(1, found, chosen)
+}
+
+// beats is spares with a share of the expansions.
+func (l *level) beats(share, found float32, chosen []level) bool {
+	i := slices.IndexFunc(chosen, func(o level) bool { return o.recall >= l.recall })
+	return i >= 0 && l.usual <= share*chosen[i].usual &&
+		(1-found <= mostMissed*(1-l.recall) || found >= chosen[i].measured.recall[likeRows])
 }

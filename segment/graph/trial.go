@@ -76,7 +76,8 @@ type trial struct {
 	deep [len(calibrated)]sight // what a wide search finds, by column
 }
 
-// A sight is what a search found, and the squared distance of the last row wanted.
+// A sight is the share of rows that a search found, and the squared distance of the last one
+// wanted.
 type sight struct {
 	seen        bool
 	found, dist float32

@@ -56,8 +56,9 @@ type Options struct {
 	// callers that scan then.
 	Planned bool
 
-	layout uint32 // 0: by layoutOf
-	quiet  bool   // no calibration
+	layout     uint32 // 0: by layoutOf
+	quiet      bool   // no calibration
+	unsketched bool   // no sketches, as in very many dimensions
 }
 
 // Where the quick layout is faster.
@@ -111,6 +112,7 @@ func create(ctx context.Context, ident codes.Ident, rows codes.Source, opts Opti
 			ident.Dim, ident.Metric)
 	}
 	h := header{levelSize: levelSize, ident: ident, layout: opts.layout}
+	h.sketched = ident.Dim <= simd.MaxSign && !opts.unsketched
 	if h.layout == 0 {
 		h.layout = layoutOf(&ident, cmp.Or(opts.QuickSize, quickSize))
 	}
@@ -155,6 +157,9 @@ func create(ctx context.Context, ident codes.Ident, rows codes.Source, opts Opti
 	}
 	b.group()
 	if err := b.link(rows, lengths, &opts); err != nil {
+		return nil, err
+	}
+	if err := b.sketchRows(); err != nil {
 		return nil, err
 	}
 	if !opts.quiet {
@@ -337,6 +342,7 @@ func (g *Graph) write(w io.WriterAt) (int64, error) {
 	out.Add(g.records)
 	out.Pad(sectionEnd)
 	out.Add(codec.BytesFromU32s(g.nodes))
+	out.Add(g.sketches)
 	mean := meanBits(g.mean)
 	if g.codes != nil {
 		mean = nil // it is in the codes

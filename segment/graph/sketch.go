@@ -1,0 +1,338 @@
+package graph
+
+import (
+	"math"
+	"math/bits"
+	"slices"
+
+	"github.com/vecbolt/vecbolt/internal/bitset"
+	"github.com/vecbolt/vecbolt/internal/codec"
+	"github.com/vecbolt/vecbolt/simd"
+)
+
+// A sketch of a row is one bit per element and two factors, as a quick node holds of a neighbour,
+// here of the difference from the mean of all rows. Blocks of 32 sketches, in the order of the
+// rows, let a search estimate its distance from every row, in a half to a fifth of the time of a
+// scan of the codes. It then reads the records of the rows that may be among the best.
+//
+// Such a scan misses a row only if its estimate is too large by some standard deviations. The
+// points are rotated at random, so this depends neither on how the rows lie, nor on the query.
+// Where a walk of the graph finds too little, as between groups of rows, a scan of the sketches
+// finds nearly everything.
+
+// signDeviation is the standard deviation of (q.sgn), besides the part of q along d, in parts of
+// the length of q. The vector sgn has the length √D, and its part along d about √(2D/π).
+const signDeviation = 0.6028
+
+const (
+	chunkBlocks = 32 // blocks between two looks at the rows that may be among the best
+	blocksAhead = 4  // that the processor loads while it computes
+	counted     = 64 // blocks that tell how many rows pass
+)
+
+// sketchDeviations are the numbers of standard deviations that the calibration tries.
+var sketchDeviations = [...]float32{1, 1.5, 2, 2.5, 3, 4}
+
+// Prices of a scan of sketches, in the unit of codes.RowPrice.
+const (
+	sketchPrice  = 30  // of a row,
+	signPrice    = 0.1 // and of each of its elements
+	passPrice    = 450 // of a row whose record is read,
+	passingPrice = 1.5 // and of each of its elements
+)
+
+// SketchPrice returns the price of a scan of the sketches of this many rows, in the unit of
+// codes.RowPrice. The records that it reads have a price of their own.
+func (g *Graph) SketchPrice(rows int) float64 {
+	return float64(rows) * (sketchPrice + float64(signPrice*float64(g.Dim())))
+}
+
+// SketchSize returns the bytes of the sketches of this many rows.
+func (g *Graph) SketchSize(rows int) int64 {
+	return int64(rows) * int64(simd.BlockSize(signs(g.Dim()))) / degree
+}
+
+// sketchBlocks returns the number of blocks of sketches.
+func (h *header) sketchBlocks() int64 {
+	if !h.sketched {
+		return 0
+	}
+	return (int64(h.ident.Rows) + degree - 1) / degree
+}
+
+// sketchRows makes the sketches of all rows. A duplicate has none: its first row stands for it.
+func (b *builder) sketchRows() error {
+	n := int(b.head.sketchBlocks())
+	per := simd.BlockSize(signs(b.Dim())) / 4
+	words := make([]uint32, n*per)
+	later := bitset.New(b.Len())
+	for _, row := range b.duplicates {
+		if row != none {
+			later.Set(int(row))
+		}
+	}
+	err := b.each(n, func(w *workerScratch, i int) error {
+		w.sketchBlock(b.Graph, words[i*per:][:per], i, later)
+		return nil
+	})
+	b.sketches = codec.BytesFromU32s(words)
+	return err
+}
+
+// sketchBlock writes a block of sketches. later are the duplicates of earlier rows. words must be
+// zero.
+func (w *workerScratch) sketchBlock(g *Graph, words []uint32, block int, later bitset.Set) {
+	w.ids = w.ids[:0]
+	for row := block * degree; row < min(g.Len(), (block+1)*degree); row++ {
+		w.ids = append(w.ids, uint32(row))
+	}
+	w.centre.y, w.centre.extra = slices.Grow(w.centre.y[:0], signs(g.Dim()))[:signs(g.Dim())], 0
+	clear(w.centre.y)
+	w.sketchFrom(g, words, w.ids)
+	for i := range degree {
+		if i >= len(w.ids) || later.Has(int(w.ids[i])) {
+			words[i] = math.Float32bits(float32(math.Inf(1)))
+		}
+	}
+}
+
+// sketchBlock returns a block of sketches.
+func (g *Graph) sketchBlock(i int) []byte {
+	size := simd.BlockSize(signs(g.Dim()))
+	return g.sketches[i*size:][:size]
+}
+
+// touchSketches verifies blocks of sketches. It announces them to the disk if they may be there.
+func (g *Graph) touchSketches(from, to int, cold bool) error {
+	if g.file == nil {
+		return nil
+	}
+	size := int64(simd.BlockSize(signs(g.Dim())))
+	start, end := g.geo.sketches+int64(from)*size, g.geo.sketches+int64(to)*size
+	if cold {
+		g.readAhead(start, end-start)
+	}
+	if g.Verified() {
+		return nil
+	}
+	return g.file.Touch(start, end)
+}
+
+// A sketchBuffer is memory of scans of sketches.
+type sketchBuffer struct {
+	table   simd.Table
+	y       []float32
+	passing []uint32
+}
+
+// sketchTable returns the table of the query for sketches.
+func (q *Query) sketchTable(b *Buffer) *simd.Table {
+	if q.g.Quick() {
+		return &q.table
+	}
+	s := &b.sketch
+	s.y = append(s.y[:0], q.y...)
+	q.g.rotation.Apply(s.y[:q.g.Dim()])
+	s.table.Set(s.y)
+	return &s.table
+}
+
+// sketchSlack returns what an estimate may be too large, with this many standard deviations, in
+// parts of the factor of a row.
+func (q *Query) sketchSlack(deviations float32) float32 {
+	return deviations * float32(signDeviation*math.Sqrt(float64(q.point.Level)))
+}
+
+// scanSketches adds to the rows found those that a scan of the sketches finds: the rows whose
+// estimated distance, less some standard deviations, is below the distance of the last row that
+// would be scored so far.
+func (q *Query) scanSketches(k int, deviations float32, b *Buffer) error {
+	g := q.g
+	q.keepMeasured(b)
+	table, slack := q.sketchTable(b), q.sketchSlack(deviations)
+	var estimates [degree]float32
+	blocks, chunk := int(g.head.sketchBlocks()), chunkBlocks
+	if b.lastScored(k) == math.MaxFloat32 { // all rows pass until enough are known
+		chunk = 1
+	}
+	for from, to := 0, 0; from < blocks; from = to {
+		if b.ctx != nil && b.ctx.Err() != nil {
+			return b.ctx.Err()
+		}
+		to = min(from+chunk, blocks)
+		chunk = min(2*chunk, chunkBlocks)
+		if err := g.touchSketches(from, to, b.cold); err != nil {
+			return err
+		}
+		most := b.lastScored(k)
+		passing := b.sketch.passing[:0]
+		for i := from; i < to; i++ {
+			next := g.sketchBlock(min(i+blocksAhead, blocks-1))
+			below := simd.Estimate(&estimates, table, g.sketchBlock(i), next, q.point.Level, most, slack)
+			for ; below != 0; below &= below - 1 {
+				row := i*degree + bits.TrailingZeros32(below)
+				if row >= g.Len() {
+					return corrupt(g.geo.sketches, "a sketch of row %d of %d", row, g.Len())
+				}
+				passing = append(passing, uint32(row))
+			}
+		}
+		b.sketch.passing = passing
+		b.stats.Sketched += min(to*degree, g.Len()) - from*degree
+		if err := g.measure(&q.point, passing, b); err != nil {
+			return err
+		}
+		b.near.offerAll(b.ids, b.dists, math.MaxFloat32)
+	}
+	return nil
+}
+
+// lastScored returns the distance of the last row that would be scored, for k results.
+func (b *Buffer) lastScored(k int) float32 {
+	if dist, ok := b.near.within(rescored(k)); ok {
+		return dist
+	}
+	return math.MaxFloat32
+}
+
+// keepMeasured leaves in b.near the nearest rows whose records the walk has read, and in b.visited
+// no others.
+func (q *Query) keepMeasured(b *Buffer) {
+	if p := q.found(b); p != &b.near {
+		for _, e := range p.rows[:min(len(p.rows), b.near.limit)] {
+			b.near.offer(e.Dist, e.ID&^simd.Marked)
+		}
+	}
+	b.scanned = true
+	b.visited.Reset()
+	b.marked = b.marked[:0]
+	b.sketch.passing = b.sketch.passing[:0]
+	for _, e := range b.near.rows {
+		b.sketch.passing = append(b.sketch.passing, e.ID&^simd.Marked)
+	}
+	if b.bridge != nil {
+		b.sketch.passing = append(b.sketch.passing, q.without)
+	}
+	for _, id := range b.sketch.passing {
+		b.visited.Set(int(id))
+	}
+	b.mark(b.sketch.passing)
+}
+
+// A sketchScan is a scan of the sketches that the calibration has measured.
+type sketchScan struct {
+	deviations float32
+	samples    []sample // by trial
+}
+
+// sketchScans measures scans of the sketches for a column. One with the most deviations finds rows
+// for each trial. With fewer it finds the ones that pass beside the last row scored, and some
+// blocks tell how many rows pass in all.
+func (b *builder) sketchScans(trials []trial, column int, score scoreFunc) ([]sketchScan, error) {
+	if !b.head.sketched {
+		return nil, nil
+	}
+	all := make([]sketchScan, len(sketchDeviations))
+	for i, d := range sketchDeviations {
+		all[i] = sketchScan{d, make([]sample, len(trials))}
+	}
+	k := calibrated[column]
+	widest := Setting{EF: firstEF, Within: nobody, Beyond: Stage{Deviations: slices.Max(sketchDeviations[:])}}
+	first := b.firstRows()
+	expansion, err := b.expansionPrice(trials)
+	if err != nil {
+		return nil, err
+	}
+	nodes := b.SketchPrice(b.Len()) / expansion
+	each := (passPrice + float64(passingPrice*float64(b.Dim()))) / expansion
+	err = b.each(len(trials), func(w *workerScratch, i int) error {
+		t, buf := &trials[i], &w.buf
+		if err := t.query.attempt(k, widest, nil, buf); err != nil {
+			return err
+		}
+		if err := t.query.collect(k, nil, buf); err != nil {
+			return err
+		}
+		found, err := t.count(column, w, score)
+		if err != nil {
+			return err
+		}
+		w.ids = w.ids[:0]
+		for _, row := range buf.rows {
+			if at, ok := t.ranks[row]; ok && at < k {
+				w.ids = append(w.ids, row)
+			}
+		}
+		exact, last := t.beyond(column, buf), buf.lastScored(k)
+		for j := range all {
+			share, passing := t.query.passing(w, all[j].deviations, last, first)
+			cost := float32(nodes + float64(each*passing))
+			all[j].samples[i] = sample{found: found * share, nodes: cost, exact: exact}
+		}
+		return nil
+	})
+	return all, err
+}
+
+// expansionPrice returns the price of an expansion in walks of some length for rows. Graph.Work
+// expects more distances of them where near nodes have the same neighbours.
+func (b *builder) expansionPrice(trials []trial) (float64, error) {
+	const walks, ef = 32, 160
+	expanded, estimated := 0, 0
+	buf := &b.workers[0].buf
+	for i := range trials {
+		if t := &trials[i]; t.kind == likeRows && i < walks {
+			if err := t.query.attempt(1, Setting{EF: ef}, nil, buf); err != nil {
+				return 0, err
+			}
+			expanded += buf.stats.Expanded
+			estimated += buf.stats.Estimated
+		}
+	}
+	distance := b.Price(1, 0, false) - b.Price(0, 0, false)
+	return distance * float64(estimated) / float64(max(1, expanded)), nil
+}
+
+// firstRows returns for each row the first one with the same record.
+func (b *builder) firstRows() []uint32 {
+	first := make([]uint32, b.Len())
+	for row := range first {
+		first[row] = uint32(row)
+	}
+	for row, next := range b.duplicates { // ascending, so first[row] is known
+		if next != none {
+			first[next] = first[row]
+		}
+	}
+	return first
+}
+
+// passing returns which share of the rows w.ids passes beside a row at a squared distance, and how
+// many of all rows do.
+func (q *Query) passing(w *workerScratch, deviations, last float32, first []uint32) (share float32, rows float64) {
+	g := q.g
+	table, slack := q.sketchTable(&w.buf), q.sketchSlack(deviations)
+	last = math.Nextafter32(last, math.MaxFloat32) // the last row itself too
+	var estimates [degree]float32
+	pass := func(i int) uint32 {
+		block := g.sketchBlock(i)
+		return simd.Estimate(&estimates, table, block, nil, q.point.Level, last, slack)
+	}
+	found := 0
+	for _, row := range w.ids {
+		row = first[row]
+		found += int(pass(int(row/degree)) >> (row % degree) & 1)
+	}
+	share = 1
+	if len(w.ids) > 0 {
+		share = float32(found) / float32(len(w.ids))
+	}
+	blocks := int(g.head.sketchBlocks())
+	step := max(1, blocks/counted)
+	n, passing := 0, 0
+	for i := 0; i < blocks; i += step {
+		passing += bits.OnesCount32(pass(i))
+		n++
+	}
+	return share, float64(passing) * float64(blocks) / float64(n)
+}
