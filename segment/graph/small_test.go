@@ -250,6 +250,20 @@ func parsed(t *testing.T, file []byte, id codes.Ident) *codes.Codes {
 	return c
 }
 
+// TestOddElements: rows with elements that are not finite, which a file of others may have, are
+// calibrated like any others.
+func TestOddElements(t *testing.T) {
+	for _, odd := range []float32{float32(math.Inf(1)), float32(math.NaN())} {
+		for _, m := range metrics {
+			d, _ := make1("normal", 8, 300, 0)
+			for row := 0; row < 300; row += 50 { // some of them are trials
+				d.vecs[row*d.dim+3] = odd
+			}
+			d.graph(t, m, Options{})
+		}
+	}
+}
+
 // TestUnshared: where the codes leave out a row, the records stay in the graph.
 func TestUnshared(t *testing.T) {
 	for name, odd := range map[string]float32{"large": 1e30, "infinite": float32(math.Inf(1)), "not a number": float32(math.NaN())} {

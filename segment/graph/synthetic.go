@@ -58,7 +58,10 @@ func (b *builder) queries(rows codes.Source) (all []trial, err error) {
 			return nil, err
 		}
 		for j, v := range x {
-			if sizes[j] += math.Abs(float64(v)); v == 0 {
+			if size := math.Abs(float64(v)); size-size == 0 {
+				sizes[j] += size
+			}
+			if v == 0 {
 				zeros++
 			}
 		}
