@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/vecbolt/vecbolt/internal/fileformat"
@@ -39,6 +40,28 @@ func TestMoments(t *testing.T) {
 		if math.Abs(m.recall()-c.recall) > 1e-9 || math.Abs(m.least()-least) > 1e-9 {
 			t.Errorf("%d exact, found %v: recall %g, at least %g, want %g and %g", c.exact, c.found, m.recall(),
 				m.least(), c.recall, least)
+		}
+	}
+}
+
+// TestWanted: of rows with the best score, one result wants all, and ten no more than ten.
+func TestWanted(t *testing.T) {
+	for _, c := range []struct {
+		scores   []float64
+		one, ten int
+	}{
+		{nil, 0, 0},
+		{[]float64{5}, 1, 1},
+		{[]float64{5, 4, 4}, 1, 3},
+		{[]float64{5, 5, 4}, 2, 3},
+		{slices.Repeat([]float64{5}, 20), 10, 10},
+	} {
+		var tr trial
+		for i, s := range c.scores {
+			tr.truth = append(tr.truth, neighbour{row: uint32(i), score: s})
+		}
+		if one, ten := len(tr.wanted(0)), len(tr.wanted(1)); one != c.one || ten != c.ten {
+			t.Errorf("%v: %d and %d rows are wanted, want %d and %d", c.scores, one, ten, c.one, c.ten)
 		}
 	}
 }

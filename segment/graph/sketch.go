@@ -259,7 +259,7 @@ func (b *builder) sketchScans(trials []trial, column int, score scoreFunc) ([]sk
 		}
 		w.ids = w.ids[:0]
 		for _, row := range buf.rows {
-			if at, ok := t.ranks[row]; ok && at < k {
+			if at, ok := t.ranks[row]; ok && at < len(t.wanted(column)) {
 				w.ids = append(w.ids, row)
 			}
 		}

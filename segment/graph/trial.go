@@ -176,12 +176,24 @@ func (t *trial) dist(column int, buf *Buffer) float32 {
 	return math.MaxFloat32
 }
 
-// count returns the share of the k best rows that a search would score. Rows with the same score as
+// wanted returns the rows that a search for a column should find. For one result these are all with
+// the best score: searches for two and three results go as far as it does, and want both parents of
+// a midpoint.
+func (t *trial) wanted(column int) []neighbour {
+	n := min(calibrated[column], len(t.truth))
+	if calibrated[column] == 1 {
+		for n < min(few, len(t.truth)) && t.truth[n].score == t.truth[0].score {
+			n++
+		}
+	}
+	return t.truth[:n]
+}
+
+// count returns the share of the rows wanted that a search would score. Rows with the same score as
 // the last of these count too. It also updates the margin of the column: codes can put one row
 // before another wrongly only if their distances differ by less than the error of the codes.
 func (t *trial) count(column int, w *workerScratch, score scoreFunc) (float32, error) {
-	k := calibrated[column]
-	truth := t.truth[:min(k, len(t.truth))]
+	truth := t.wanted(column)
 	if len(truth) == 0 {
 		return 1, nil
 	}
@@ -195,7 +207,7 @@ func (t *trial) count(column int, w *workerScratch, score scoreFunc) (float32, e
 			share := w.buf.dists[i] / t.truth[at].dist
 			low, high = min(low, share), max(high, share)
 		}
-		found := known && t.truth[at].score == least || known && at < k
+		found := known && t.truth[at].score == least || known && at < len(truth)
 		if !known && ties && row != t.row && hits < len(truth) {
 			tied, seen := t.others[row]
 			if !seen {
