@@ -278,7 +278,7 @@ func (b *builder) sketchScans(trials []trial, column int, score scoreFunc) ([]sk
 // expects more distances of them where near nodes have the same neighbours.
 func (b *builder) expansionPrice(trials []trial) (float64, error) {
 	const walks, ef = 32, 160
-	expanded, estimated := 0, 0
+	expanded, estimated := 1, 1 // where rows are few or equal, there may be none
 	buf := &b.workers[0].buf
 	for i := range trials {
 		if t := &trials[i]; t.kind == likeRows && i < walks {
@@ -290,7 +290,7 @@ func (b *builder) expansionPrice(trials []trial) (float64, error) {
 		}
 	}
 	distance := b.Price(1, 0, false) - b.Price(0, 0, false)
-	return distance * float64(estimated) / float64(max(1, expanded)), nil
+	return distance * float64(estimated) / float64(expanded), nil
 }
 
 // firstRows returns for each row the first one with the same record.

@@ -264,6 +264,27 @@ func TestOddElements(t *testing.T) {
 	}
 }
 
+// TestFewRows: graphs of few and of equal rows can be opened, and compared with their rows.
+func TestFewRows(t *testing.T) {
+	for _, m := range metrics {
+		for n := 1; n < 12; n++ {
+			d := &data{dim: 3}
+			for i := range n {
+				d.vecs = append(d.vecs, float32(i%3), 1, 0)
+			}
+			for _, equal := range []bool{false, true} {
+				if equal {
+					copy(d.vecs, slices.Repeat(d.row(0), n))
+				}
+				g := d.graph(t, m, Options{Planned: true})
+				if err := g.Compare(t.Context(), d.source); err != nil {
+					t.Errorf("%v, %d rows, equal %v: %v", m, n, equal, err)
+				}
+			}
+		}
+	}
+}
+
 // TestUnshared: where the codes leave out a row, the records stay in the graph.
 func TestUnshared(t *testing.T) {
 	for name, odd := range map[string]float32{"large": 1e30, "infinite": float32(math.Inf(1)), "not a number": float32(math.NaN())} {
