@@ -19,11 +19,11 @@ import (
 //	|q - x|^2  =  |p|^2 + |y|^2 - 2 p.y
 //	p.y        ~  p.sgn * |y|^2 / y.sgn
 //
-// This is the estimator of RaBitQ (Gao and Long, SIGMOD 2024), as in nodes of graphs. Its error
-// is the product of sgn with the part of p that is at right angles to y, the direction of which
-// the rotation makes random. So with a for y.sgn / (|y| sqrt(dim)), of which most are near 0.8, its
-// standard deviation is |p| |y| sqrt(1/a^2 - 1) / sqrt(dim - 1), whatever the rows and the query
-// are. A row is refused if it would be too far with an estimate by sketchErrors of these too large.
+// This is the estimator of RaBitQ (Gao and Long, SIGMOD 2024), as in nodes of graphs. Only the part
+// of sgn at right angles to y makes an error, and the rotation gives it a random direction. So the
+// standard deviation of the error is known for every row and query: |p| |y| sqrt(1/a^2 - 1) /
+// sqrt(dim - 1), with a for y.sgn / (|y| sqrt(dim)), about 0.8. A scan subtracts sketchErrors of
+// these from an estimated distance, and refuses rows that are too far even then.
 
 // SketchRecall is the least share of the true rows that a scan of sketches finds, on average over
 // rotations. With an error beyond sketchErrors standard deviations, 0.0013 of the rows are missed
