@@ -74,16 +74,30 @@ func Estimate(dst *[BlockPoints]float32, t *Table, block, next []uint8, add, lim
 	if len(block) != blockHead+len(t.sums) || len(t.sums) == 0 || len(next) != len(block) {
 		panic(fmt.Sprintf("simd: Estimate of a block of %d bytes with %d sums", len(block), len(t.sums)))
 	}
-	bias, unit := t.bias, t.unit
-	if slack > 0 && slack <= math.MaxFloat32 {
-		const most = 1 << 22 // then the sums are next to nothing
-		if slack >= most*unit {
-			bias, unit = bias-most, slack/most
-		} else {
-			bias -= int32(slack / unit)
-		}
-	}
+	bias, unit := t.mistrust(slack)
 	return estimate(dst, t.sums, block, next, bias, unit, add, limit)
+}
+
+// Below sets below[i] to the set of points that Estimate returns for block i of blocks, which lie
+// one after the other. It panics if blocks are not as many as below.
+func Below(below []uint32, t *Table, blocks []uint8, add, limit, slack float32) {
+	if len(blocks) != len(below)*(blockHead+len(t.sums)) || len(t.sums) == 0 {
+		panic(fmt.Sprintf("simd: Below of %d blocks in %d bytes with %d sums", len(below), len(blocks), len(t.sums)))
+	}
+	bias, unit := t.mistrust(slack)
+	belowBlocks(below, t.sums, blocks, bias, unit, add, limit)
+}
+
+// mistrust returns the bias and the unit of sums that may be too small by slack.
+func (t *Table) mistrust(slack float32) (bias int32, unit float32) {
+	if !(slack > 0 && slack <= math.MaxFloat32) {
+		return t.bias, t.unit
+	}
+	const most = 1 << 22 // then the sums are next to nothing
+	if slack >= most*t.unit {
+		return t.bias - most, slack / most
+	}
+	return t.bias - int32(slack/t.unit), t.unit
 }
 
 // PackSigns writes the signs of the points of a block as Estimate reads them. Bit i%16 of word i/16

@@ -93,6 +93,41 @@ func TestEstimateSame(t *testing.T) {
 	}
 }
 
+// TestBelow: of blocks one after the other, the points below the limit are those of Estimate.
+func TestBelow(t *testing.T) {
+	const seed = 15
+	r := rand.New(rand.NewPCG(seed, 16))
+	for _, dim := range []int{16, 112, 384, 784, MaxSign} {
+		for _, n := range []int{0, 1, 2, 7} {
+			var blocks []uint8
+			for range n {
+				blocks = append(blocks, randomBlock(r, dim)...)
+			}
+			q := make([]float32, dim)
+			for i := range q {
+				q[i] = float32(r.NormFloat64())
+			}
+			var table Table
+			table.Set(q)
+			const add, limit, slack = 0.25, 0.75, 1.5
+			want, size := make([]uint32, n), BlockSize(dim)
+			for i := range want {
+				var estimates [BlockPoints]float32
+				want[i] = Estimate(&estimates, &table, blocks[i*size:][:size], nil, add, limit, slack)
+				if want[i] == 0 || want[i] == math.MaxUint32 {
+					t.Fatalf("dimension %d: %x tells nothing", dim, want[i])
+				}
+			}
+			forEach(t, func(t *testing.T) {
+				got := make([]uint32, n)
+				if Below(got, &table, blocks, add, limit, slack); !slices.Equal(got, want) {
+					t.Errorf("dimension %d, %d blocks, seed %d: %x, want %x", dim, n, seed, got, want)
+				}
+			})
+		}
+	}
+}
+
 // TestTableSame: every implementation makes the same table, of elements that round either way.
 func TestTableSame(t *testing.T) {
 	const seed = 13

@@ -301,6 +301,15 @@ func estimateGeneric(dst *[BlockPoints]float32, table, block []uint8, bias int32
 	return below
 }
 
+// belowGeneric is the definition of Below.
+func belowGeneric(below []uint32, sums, blocks []uint8, bias int32, unit, add, limit float32) {
+	var estimates [BlockPoints]float32
+	size := blockHead + len(sums)
+	for i := range below {
+		below[i] = estimateGeneric(&estimates, sums, blocks[i*size:][:size], bias, unit, add, limit)
+	}
+}
+
 // signSumsGeneric is the definition of what Table.Set computes: byte n of the 16 for four elements
 // is base and their sum, with the signs of the bits of n.
 func signSumsGeneric(sums []uint8, q []float32, inv float32, base uint8) {

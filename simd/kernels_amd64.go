@@ -99,6 +99,11 @@ func gatherSplitL2AVX2(dst []float32, q []uint8, bias int32, mul float32, add fl
 //go:noescape
 func estimateAVX2(dst *[32]float32, sums []uint8, block []uint8, next []uint8, bias int32, unit float32, add float32, limit float32) uint32
 
+// belowAVX2 is the kernel of Below for AVX2. It sets the first len(below) words.
+//
+//go:noescape
+func belowAVX2(below []uint32, sums []uint8, blocks []uint8, bias int32, unit float32, add float32, limit float32)
+
 // mulFloatsAVX2 is the kernel of Matrix.Mul for two vectors of columns.
 //
 //go:noescape
@@ -233,6 +238,11 @@ func gatherSplitL2AVX512(dst []float32, q []uint8, bias int32, mul float32, add 
 //
 //go:noescape
 func estimateAVX512(dst *[32]float32, sums []uint8, block []uint8, next []uint8, bias int32, unit float32, add float32, limit float32) uint32
+
+// belowAVX512 is the kernel of Below for AVX512. It sets the first len(below) words.
+//
+//go:noescape
+func belowAVX512(below []uint32, sums []uint8, blocks []uint8, bias int32, unit float32, add float32, limit float32)
 
 // mulFloatsAVX512 is the kernel of Matrix.Mul for two vectors of columns.
 //

@@ -32,6 +32,24 @@ DATA order<>+24(SB)/4, $0x00000003
 DATA order<>+28(SB)/4, $0x00000007
 GLOBL order<>(SB), RODATA|NOPTR, $32
 
+DATA transpose<>+0(SB)/4, $0x00000000
+DATA transpose<>+4(SB)/4, $0x00000004
+DATA transpose<>+8(SB)/4, $0x00000008
+DATA transpose<>+12(SB)/4, $0x0000000c
+DATA transpose<>+16(SB)/4, $0x00000001
+DATA transpose<>+20(SB)/4, $0x00000005
+DATA transpose<>+24(SB)/4, $0x00000009
+DATA transpose<>+28(SB)/4, $0x0000000d
+DATA transpose<>+32(SB)/4, $0x00000002
+DATA transpose<>+36(SB)/4, $0x00000006
+DATA transpose<>+40(SB)/4, $0x0000000a
+DATA transpose<>+44(SB)/4, $0x0000000e
+DATA transpose<>+48(SB)/4, $0x00000003
+DATA transpose<>+52(SB)/4, $0x00000007
+DATA transpose<>+56(SB)/4, $0x0000000b
+DATA transpose<>+60(SB)/4, $0x0000000f
+GLOBL transpose<>(SB), RODATA|NOPTR, $64
+
 DATA minus1<>+0(SB)/4, $0x00000000
 DATA minus1<>+4(SB)/4, $0x80000000
 DATA minus1<>+8(SB)/4, $0x00000000
@@ -2623,118 +2641,238 @@ single_end:
 // func estimateAVX2(dst *[32]float32, sums []uint8, block []uint8, next []uint8, bias int32, unit float32, add float32, limit float32) uint32
 // Requires: AVX, AVX2, MMX+
 TEXT ·estimateAVX2(SB), NOSPLIT, $0-100
-	MOVQ         dst+0(FP), AX
-	MOVQ         sums_base+8(FP), CX
-	MOVQ         sums_len+16(FP), DX
-	MOVQ         block_base+32(FP), BX
-	MOVQ         next_base+56(FP), SI
-	PREFETCHT0   (SI)
-	PREFETCHT0   64(SI)
-	PREFETCHT0   128(SI)
-	PREFETCHT0   192(SI)
+	MOVQ         sums_base+8(FP), AX
+	MOVQ         sums_len+16(FP), CX
+	MOVL         $0x0f0f0f0f, DX
+	VMOVD        DX, X7
+	VPBROADCASTD X7, Y7
+	MOVL         bias+80(FP), DX
+	VMOVD        DX, X12
+	VPBROADCASTD X12, Y12
+	VBROADCASTSS unit+84(FP), Y13
+	VBROADCASTSS add+88(FP), Y14
+	VBROADCASTSS limit+92(FP), Y15
+	MOVQ         dst+0(FP), DX
+	MOVQ         next_base+56(FP), BX
+	MOVQ         block_base+32(FP), SI
+	PREFETCHT0   (BX)
+	PREFETCHT0   64(BX)
+	PREFETCHT0   128(BX)
+	PREFETCHT0   192(BX)
 	VPXOR        Y0, Y0, Y0
 	VPXOR        Y1, Y1, Y1
 	VPXOR        Y2, Y2, Y2
 	VPXOR        Y3, Y3, Y3
-	MOVL         $0x0f0f0f0f, DI
-	VMOVD        DI, X4
-	VPBROADCASTD X4, Y4
 	XORQ         DI, DI
 
 step:
-	PREFETCHT0   256(SI)(DI*1)
-	VMOVDQU      256(BX)(DI*1), Y5
-	VMOVDQU      (CX)(DI*1), Y7
-	VPSRLW       $0x04, Y5, Y6
-	VPAND        Y4, Y5, Y5
-	VPAND        Y4, Y6, Y6
-	VPSHUFB      Y5, Y7, Y5
-	VPADDW       Y5, Y0, Y0
+	PREFETCHT0   256(BX)(DI*1)
+	VMOVDQU      256(SI)(DI*1), Y4
+	VMOVDQU      (AX)(DI*1), Y6
+	VPSRLW       $0x04, Y4, Y5
+	VPAND        Y7, Y4, Y4
+	VPAND        Y7, Y5, Y5
+	VPSHUFB      Y4, Y6, Y4
+	VPADDW       Y4, Y0, Y0
+	VPSRLW       $0x08, Y4, Y4
+	VPADDW       Y4, Y1, Y1
+	VPSHUFB      Y5, Y6, Y5
+	VPADDW       Y5, Y2, Y2
 	VPSRLW       $0x08, Y5, Y5
-	VPADDW       Y5, Y1, Y1
-	VPSHUFB      Y6, Y7, Y6
-	VPADDW       Y6, Y2, Y2
-	VPSRLW       $0x08, Y6, Y6
-	VPADDW       Y6, Y3, Y3
+	VPADDW       Y5, Y3, Y3
 	ADDQ         $0x00000020, DI
-	CMPQ         DI, DX
+	CMPQ         DI, CX
 	JB           step
-	MOVL         bias+80(FP), CX
-	VMOVD        CX, X8
-	VPBROADCASTD X8, Y8
-	VBROADCASTSS unit+84(FP), Y9
-	VBROADCASTSS add+88(FP), Y10
-	VBROADCASTSS limit+92(FP), Y11
-	XORL         CX, CX
-	VPSLLW       $0x08, Y1, Y5
-	VPSUBW       Y5, Y0, Y0
-	VPUNPCKLWD   Y1, Y0, Y5
-	VPMOVZXWD    X5, Y6
-	VEXTRACTI128 $0x01, Y5, X7
-	VPMOVZXWD    X7, Y7
-	VPADDD       Y7, Y6, Y6
-	VPSUBD       Y8, Y6, Y6
-	VCVTDQ2PS    Y6, Y6
-	VMULPS       128(BX), Y9, Y7
-	VMULPS       Y7, Y6, Y6
-	VADDPS       (BX), Y10, Y7
-	VADDPS       Y6, Y7, Y6
-	VMOVUPS      Y6, (AX)
-	VCMPPS       $0x11, Y11, Y6, Y6
-	VMOVMSKPS    Y6, DX
-	SHLL         $0x00, DX
-	ORL          DX, CX
-	VPUNPCKHWD   Y1, Y0, Y5
-	VPMOVZXWD    X5, Y6
-	VEXTRACTI128 $0x01, Y5, X7
-	VPMOVZXWD    X7, Y7
-	VPADDD       Y7, Y6, Y6
-	VPSUBD       Y8, Y6, Y6
-	VCVTDQ2PS    Y6, Y6
-	VMULPS       160(BX), Y9, Y7
-	VMULPS       Y7, Y6, Y6
-	VADDPS       32(BX), Y10, Y7
-	VADDPS       Y6, Y7, Y6
-	VMOVUPS      Y6, 32(AX)
-	VCMPPS       $0x11, Y11, Y6, Y6
-	VMOVMSKPS    Y6, DX
-	SHLL         $0x08, DX
-	ORL          DX, CX
-	VPSLLW       $0x08, Y3, Y5
-	VPSUBW       Y5, Y2, Y2
-	VPUNPCKLWD   Y3, Y2, Y5
-	VPMOVZXWD    X5, Y6
-	VEXTRACTI128 $0x01, Y5, X7
-	VPMOVZXWD    X7, Y7
-	VPADDD       Y7, Y6, Y6
-	VPSUBD       Y8, Y6, Y6
-	VCVTDQ2PS    Y6, Y6
-	VMULPS       192(BX), Y9, Y7
-	VMULPS       Y7, Y6, Y6
-	VADDPS       64(BX), Y10, Y7
-	VADDPS       Y6, Y7, Y6
-	VMOVUPS      Y6, 64(AX)
-	VCMPPS       $0x11, Y11, Y6, Y6
-	VMOVMSKPS    Y6, DX
-	SHLL         $0x10, DX
-	ORL          DX, CX
-	VPUNPCKHWD   Y3, Y2, Y5
-	VPMOVZXWD    X5, Y6
-	VEXTRACTI128 $0x01, Y5, X7
-	VPMOVZXWD    X7, Y7
-	VPADDD       Y7, Y6, Y6
-	VPSUBD       Y8, Y6, Y6
-	VCVTDQ2PS    Y6, Y6
-	VMULPS       224(BX), Y9, Y7
-	VMULPS       Y7, Y6, Y6
-	VADDPS       96(BX), Y10, Y7
-	VADDPS       Y6, Y7, Y6
-	VMOVUPS      Y6, 96(AX)
-	VCMPPS       $0x11, Y11, Y6, Y6
-	VMOVMSKPS    Y6, DX
-	SHLL         $0x18, DX
-	ORL          DX, CX
-	MOVL         CX, ret+96(FP)
+	XORL         AX, AX
+	VPSLLW       $0x08, Y1, Y4
+	VPSUBW       Y4, Y0, Y0
+	VPUNPCKLWD   Y1, Y0, Y4
+	VPMOVZXWD    X4, Y5
+	VEXTRACTI128 $0x01, Y4, X6
+	VPMOVZXWD    X6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPSUBD       Y12, Y5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       128(SI), Y13, Y6
+	VMULPS       Y6, Y5, Y5
+	VADDPS       (SI), Y14, Y6
+	VADDPS       Y5, Y6, Y5
+	VMOVUPS      Y5, (DX)
+	VCMPPS       $0x11, Y15, Y5, Y5
+	VMOVMSKPS    Y5, CX
+	SHLL         $0x00, CX
+	ORL          CX, AX
+	VPUNPCKHWD   Y1, Y0, Y4
+	VPMOVZXWD    X4, Y5
+	VEXTRACTI128 $0x01, Y4, X6
+	VPMOVZXWD    X6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPSUBD       Y12, Y5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       160(SI), Y13, Y6
+	VMULPS       Y6, Y5, Y5
+	VADDPS       32(SI), Y14, Y6
+	VADDPS       Y5, Y6, Y5
+	VMOVUPS      Y5, 32(DX)
+	VCMPPS       $0x11, Y15, Y5, Y5
+	VMOVMSKPS    Y5, CX
+	SHLL         $0x08, CX
+	ORL          CX, AX
+	VPSLLW       $0x08, Y3, Y4
+	VPSUBW       Y4, Y2, Y2
+	VPUNPCKLWD   Y3, Y2, Y4
+	VPMOVZXWD    X4, Y5
+	VEXTRACTI128 $0x01, Y4, X6
+	VPMOVZXWD    X6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPSUBD       Y12, Y5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       192(SI), Y13, Y6
+	VMULPS       Y6, Y5, Y5
+	VADDPS       64(SI), Y14, Y6
+	VADDPS       Y5, Y6, Y5
+	VMOVUPS      Y5, 64(DX)
+	VCMPPS       $0x11, Y15, Y5, Y5
+	VMOVMSKPS    Y5, CX
+	SHLL         $0x10, CX
+	ORL          CX, AX
+	VPUNPCKHWD   Y3, Y2, Y4
+	VPMOVZXWD    X4, Y5
+	VEXTRACTI128 $0x01, Y4, X6
+	VPMOVZXWD    X6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPSUBD       Y12, Y5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       224(SI), Y13, Y6
+	VMULPS       Y6, Y5, Y5
+	VADDPS       96(SI), Y14, Y6
+	VADDPS       Y5, Y6, Y5
+	VMOVUPS      Y5, 96(DX)
+	VCMPPS       $0x11, Y15, Y5, Y5
+	VMOVMSKPS    Y5, CX
+	SHLL         $0x18, CX
+	ORL          CX, AX
+	MOVL         AX, ret+96(FP)
+	VZEROUPPER
+	RET
+
+// func belowAVX2(below []uint32, sums []uint8, blocks []uint8, bias int32, unit float32, add float32, limit float32)
+// Requires: AVX, AVX2
+TEXT ·belowAVX2(SB), NOSPLIT, $0-88
+	MOVQ         below_base+0(FP), AX
+	MOVQ         below_len+8(FP), CX
+	MOVQ         blocks_base+48(FP), DX
+	MOVQ         sums_base+24(FP), BX
+	MOVQ         sums_len+32(FP), SI
+	MOVL         $0x0f0f0f0f, DI
+	VMOVD        DI, X7
+	VPBROADCASTD X7, Y7
+	MOVL         bias+72(FP), DI
+	VMOVD        DI, X12
+	VPBROADCASTD X12, Y12
+	VBROADCASTSS unit+76(FP), Y13
+	VBROADCASTSS add+80(FP), Y14
+	VBROADCASTSS limit+84(FP), Y15
+
+block:
+	TESTQ CX, CX
+	JZ    done
+	VPXOR Y0, Y0, Y0
+	VPXOR Y1, Y1, Y1
+	VPXOR Y2, Y2, Y2
+	VPXOR Y3, Y3, Y3
+	XORQ  DI, DI
+
+step:
+	VMOVDQU      256(DX)(DI*1), Y4
+	VMOVDQU      (BX)(DI*1), Y6
+	VPSRLW       $0x04, Y4, Y5
+	VPAND        Y7, Y4, Y4
+	VPAND        Y7, Y5, Y5
+	VPSHUFB      Y4, Y6, Y4
+	VPADDW       Y4, Y0, Y0
+	VPSRLW       $0x08, Y4, Y4
+	VPADDW       Y4, Y1, Y1
+	VPSHUFB      Y5, Y6, Y5
+	VPADDW       Y5, Y2, Y2
+	VPSRLW       $0x08, Y5, Y5
+	VPADDW       Y5, Y3, Y3
+	ADDQ         $0x00000020, DI
+	CMPQ         DI, SI
+	JB           step
+	XORL         DI, DI
+	VPSLLW       $0x08, Y1, Y4
+	VPSUBW       Y4, Y0, Y0
+	VPUNPCKLWD   Y1, Y0, Y4
+	VPMOVZXWD    X4, Y5
+	VEXTRACTI128 $0x01, Y4, X6
+	VPMOVZXWD    X6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPSUBD       Y12, Y5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       128(DX), Y13, Y6
+	VMULPS       Y6, Y5, Y5
+	VADDPS       (DX), Y14, Y6
+	VADDPS       Y5, Y6, Y5
+	VCMPPS       $0x11, Y15, Y5, Y5
+	VMOVMSKPS    Y5, R8
+	SHLL         $0x00, R8
+	ORL          R8, DI
+	VPUNPCKHWD   Y1, Y0, Y4
+	VPMOVZXWD    X4, Y5
+	VEXTRACTI128 $0x01, Y4, X6
+	VPMOVZXWD    X6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPSUBD       Y12, Y5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       160(DX), Y13, Y6
+	VMULPS       Y6, Y5, Y5
+	VADDPS       32(DX), Y14, Y6
+	VADDPS       Y5, Y6, Y5
+	VCMPPS       $0x11, Y15, Y5, Y5
+	VMOVMSKPS    Y5, R8
+	SHLL         $0x08, R8
+	ORL          R8, DI
+	VPSLLW       $0x08, Y3, Y4
+	VPSUBW       Y4, Y2, Y2
+	VPUNPCKLWD   Y3, Y2, Y4
+	VPMOVZXWD    X4, Y5
+	VEXTRACTI128 $0x01, Y4, X6
+	VPMOVZXWD    X6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPSUBD       Y12, Y5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       192(DX), Y13, Y6
+	VMULPS       Y6, Y5, Y5
+	VADDPS       64(DX), Y14, Y6
+	VADDPS       Y5, Y6, Y5
+	VCMPPS       $0x11, Y15, Y5, Y5
+	VMOVMSKPS    Y5, R8
+	SHLL         $0x10, R8
+	ORL          R8, DI
+	VPUNPCKHWD   Y3, Y2, Y4
+	VPMOVZXWD    X4, Y5
+	VEXTRACTI128 $0x01, Y4, X6
+	VPMOVZXWD    X6, Y6
+	VPADDD       Y6, Y5, Y5
+	VPSUBD       Y12, Y5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       224(DX), Y13, Y6
+	VMULPS       Y6, Y5, Y5
+	VADDPS       96(DX), Y14, Y6
+	VADDPS       Y5, Y6, Y5
+	VCMPPS       $0x11, Y15, Y5, Y5
+	VMOVMSKPS    Y5, R8
+	SHLL         $0x18, R8
+	ORL          R8, DI
+	MOVL         DI, (AX)
+	ADDQ         $0x00000004, AX
+	ADDQ         SI, DX
+	ADDQ         $0x00000100, DX
+	DECQ         CX
+	JMP          block
+
+done:
 	VZEROUPPER
 	RET
 
@@ -7971,144 +8109,222 @@ single_end:
 	RET
 
 // func estimateAVX512(dst *[32]float32, sums []uint8, block []uint8, next []uint8, bias int32, unit float32, add float32, limit float32) uint32
-// Requires: AVX, AVX2, AVX512BW, AVX512F, MMX+
+// Requires: AVX, AVX512BW, AVX512F, MMX+
 TEXT ·estimateAVX512(SB), NOSPLIT, $0-100
-	MOVQ         dst+0(FP), AX
-	MOVQ         sums_base+8(FP), CX
-	MOVQ         sums_len+16(FP), DX
-	MOVQ         block_base+32(FP), BX
-	MOVQ         next_base+56(FP), SI
-	PREFETCHT0   (SI)
-	PREFETCHT0   64(SI)
-	PREFETCHT0   128(SI)
-	PREFETCHT0   192(SI)
+	MOVQ         sums_base+8(FP), AX
+	MOVQ         sums_len+16(FP), CX
+	MOVL         $0x0f0f0f0f, DX
+	VMOVD        DX, X7
+	VPBROADCASTD X7, Z7
+	MOVL         bias+80(FP), DX
+	VMOVD        DX, X12
+	VPBROADCASTD X12, Z12
+	VBROADCASTSS unit+84(FP), Z13
+	VBROADCASTSS add+88(FP), Z14
+	VBROADCASTSS limit+92(FP), Z15
+	MOVL         $0x0000ffff, DX
+	VMOVD        DX, X8
+	VPBROADCASTD X8, Z8
+	VMOVDQU32    transpose<>+0(SB), Z9
+	MOVQ         dst+0(FP), DX
+	MOVQ         next_base+56(FP), BX
+	MOVQ         block_base+32(FP), SI
+	PREFETCHT0   (BX)
+	PREFETCHT0   64(BX)
+	PREFETCHT0   128(BX)
+	PREFETCHT0   192(BX)
 	VPXORD       Z0, Z0, Z0
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z2, Z2, Z2
 	VPXORD       Z3, Z3, Z3
-	MOVL         $0x0f0f0f0f, DI
-	VMOVD        DI, X4
-	VPBROADCASTD X4, Z4
 	XORQ         DI, DI
 
 step:
-	PREFETCHT0    256(SI)(DI*1)
-	VMOVDQU32     256(BX)(DI*1), Z5
-	VMOVDQU32     (CX)(DI*1), Z7
-	VPSRLW        $0x04, Z5, Z6
-	VPANDD        Z4, Z5, Z5
-	VPANDD        Z4, Z6, Z6
-	VPSHUFB       Z5, Z7, Z5
-	VPADDW        Z5, Z0, Z0
-	VPSRLW        $0x08, Z5, Z5
-	VPADDW        Z5, Z1, Z1
-	VPSHUFB       Z6, Z7, Z6
-	VPADDW        Z6, Z2, Z2
-	VPSRLW        $0x08, Z6, Z6
-	VPADDW        Z6, Z3, Z3
-	ADDQ          $0x00000040, DI
-	CMPQ          DI, DX
-	JB            step
-	MOVL          bias+80(FP), CX
-	VMOVD         CX, X8
-	VPBROADCASTD  X8, Y8
-	VBROADCASTSS  unit+84(FP), Y9
-	VBROADCASTSS  add+88(FP), Y10
-	VBROADCASTSS  limit+92(FP), Y11
-	XORL          CX, CX
-	VPSLLW        $0x08, Z1, Z5
-	VPSUBW        Z5, Z0, Z0
-	VPUNPCKLWD    Z1, Z0, Z5
-	VPMOVZXWD     X5, Y6
-	VEXTRACTI32X4 $0x01, Z5, X7
-	VPMOVZXWD     X7, Y7
-	VPADDD        Y7, Y6, Y6
-	VEXTRACTI32X4 $0x02, Z5, X7
-	VPMOVZXWD     X7, Y7
-	VPADDD        Y7, Y6, Y6
-	VEXTRACTI32X4 $0x03, Z5, X7
-	VPMOVZXWD     X7, Y7
-	VPADDD        Y7, Y6, Y6
-	VPSUBD        Y8, Y6, Y6
-	VCVTDQ2PS     Y6, Y6
-	VMULPS        128(BX), Y9, Y7
-	VMULPS        Y7, Y6, Y6
-	VADDPS        (BX), Y10, Y7
-	VADDPS        Y6, Y7, Y6
-	VMOVUPS       Y6, (AX)
-	VCMPPS        $0x11, Y11, Y6, Y6
-	VMOVMSKPS     Y6, DX
-	SHLL          $0x00, DX
-	ORL           DX, CX
-	VPUNPCKHWD    Z1, Z0, Z5
-	VPMOVZXWD     X5, Y6
-	VEXTRACTI32X4 $0x01, Z5, X7
-	VPMOVZXWD     X7, Y7
-	VPADDD        Y7, Y6, Y6
-	VEXTRACTI32X4 $0x02, Z5, X7
-	VPMOVZXWD     X7, Y7
-	VPADDD        Y7, Y6, Y6
-	VEXTRACTI32X4 $0x03, Z5, X7
-	VPMOVZXWD     X7, Y7
-	VPADDD        Y7, Y6, Y6
-	VPSUBD        Y8, Y6, Y6
-	VCVTDQ2PS     Y6, Y6
-	VMULPS        160(BX), Y9, Y7
-	VMULPS        Y7, Y6, Y6
-	VADDPS        32(BX), Y10, Y7
-	VADDPS        Y6, Y7, Y6
-	VMOVUPS       Y6, 32(AX)
-	VCMPPS        $0x11, Y11, Y6, Y6
-	VMOVMSKPS     Y6, DX
-	SHLL          $0x08, DX
-	ORL           DX, CX
-	VPSLLW        $0x08, Z3, Z5
-	VPSUBW        Z5, Z2, Z2
-	VPUNPCKLWD    Z3, Z2, Z5
-	VPMOVZXWD     X5, Y6
-	VEXTRACTI32X4 $0x01, Z5, X7
-	VPMOVZXWD     X7, Y7
-	VPADDD        Y7, Y6, Y6
-	VEXTRACTI32X4 $0x02, Z5, X7
-	VPMOVZXWD     X7, Y7
-	VPADDD        Y7, Y6, Y6
-	VEXTRACTI32X4 $0x03, Z5, X7
-	VPMOVZXWD     X7, Y7
-	VPADDD        Y7, Y6, Y6
-	VPSUBD        Y8, Y6, Y6
-	VCVTDQ2PS     Y6, Y6
-	VMULPS        192(BX), Y9, Y7
-	VMULPS        Y7, Y6, Y6
-	VADDPS        64(BX), Y10, Y7
-	VADDPS        Y6, Y7, Y6
-	VMOVUPS       Y6, 64(AX)
-	VCMPPS        $0x11, Y11, Y6, Y6
-	VMOVMSKPS     Y6, DX
-	SHLL          $0x10, DX
-	ORL           DX, CX
-	VPUNPCKHWD    Z3, Z2, Z5
-	VPMOVZXWD     X5, Y6
-	VEXTRACTI32X4 $0x01, Z5, X7
-	VPMOVZXWD     X7, Y7
-	VPADDD        Y7, Y6, Y6
-	VEXTRACTI32X4 $0x02, Z5, X7
-	VPMOVZXWD     X7, Y7
-	VPADDD        Y7, Y6, Y6
-	VEXTRACTI32X4 $0x03, Z5, X7
-	VPMOVZXWD     X7, Y7
-	VPADDD        Y7, Y6, Y6
-	VPSUBD        Y8, Y6, Y6
-	VCVTDQ2PS     Y6, Y6
-	VMULPS        224(BX), Y9, Y7
-	VMULPS        Y7, Y6, Y6
-	VADDPS        96(BX), Y10, Y7
-	VADDPS        Y6, Y7, Y6
-	VMOVUPS       Y6, 96(AX)
-	VCMPPS        $0x11, Y11, Y6, Y6
-	VMOVMSKPS     Y6, DX
-	SHLL          $0x18, DX
-	ORL           DX, CX
-	MOVL          CX, ret+96(FP)
+	PREFETCHT0 256(BX)(DI*1)
+	VMOVDQU32  256(SI)(DI*1), Z4
+	VMOVDQU32  (AX)(DI*1), Z6
+	VPSRLW     $0x04, Z4, Z5
+	VPANDD     Z7, Z4, Z4
+	VPANDD     Z7, Z5, Z5
+	VPSHUFB    Z4, Z6, Z4
+	VPADDW     Z4, Z0, Z0
+	VPSRLW     $0x08, Z4, Z4
+	VPADDW     Z4, Z1, Z1
+	VPSHUFB    Z5, Z6, Z5
+	VPADDW     Z5, Z2, Z2
+	VPSRLW     $0x08, Z5, Z5
+	VPADDW     Z5, Z3, Z3
+	ADDQ       $0x00000040, DI
+	CMPQ       DI, CX
+	JB         step
+	XORL       AX, AX
+	VPSLLW     $0x08, Z1, Z4
+	VPSUBW     Z4, Z0, Z0
+	VPANDD     Z8, Z0, Z10
+	VPSRLD     $0x10, Z0, Z0
+	VPANDD     Z8, Z1, Z11
+	VPSRLD     $0x10, Z1, Z1
+	VSHUFI32X4 $0x44, Z11, Z10, Z4
+	VSHUFI32X4 $0xee, Z11, Z10, Z10
+	VPADDD     Z4, Z10, Z10
+	VSHUFI32X4 $0x44, Z1, Z0, Z4
+	VSHUFI32X4 $0xee, Z1, Z0, Z5
+	VPADDD     Z4, Z5, Z5
+	VSHUFI32X4 $0x88, Z5, Z10, Z4
+	VSHUFI32X4 $0xdd, Z5, Z10, Z5
+	VPADDD     Z4, Z5, Z5
+	VPERMD     Z5, Z9, Z5
+	VPSUBD     Z12, Z5, Z5
+	VCVTDQ2PS  Z5, Z5
+	VMULPS     128(SI), Z13, Z6
+	VMULPS     Z6, Z5, Z5
+	VADDPS     (SI), Z14, Z6
+	VADDPS     Z5, Z6, Z5
+	VMOVUPS    Z5, (DX)
+	VCMPPS     $0x11, Z15, Z5, K1
+	KMOVW      K1, CX
+	SHLL       $0x00, CX
+	ORL        CX, AX
+	VPSLLW     $0x08, Z3, Z4
+	VPSUBW     Z4, Z2, Z2
+	VPANDD     Z8, Z2, Z10
+	VPSRLD     $0x10, Z2, Z2
+	VPANDD     Z8, Z3, Z11
+	VPSRLD     $0x10, Z3, Z3
+	VSHUFI32X4 $0x44, Z11, Z10, Z4
+	VSHUFI32X4 $0xee, Z11, Z10, Z10
+	VPADDD     Z4, Z10, Z10
+	VSHUFI32X4 $0x44, Z3, Z2, Z4
+	VSHUFI32X4 $0xee, Z3, Z2, Z5
+	VPADDD     Z4, Z5, Z5
+	VSHUFI32X4 $0x88, Z5, Z10, Z4
+	VSHUFI32X4 $0xdd, Z5, Z10, Z5
+	VPADDD     Z4, Z5, Z5
+	VPERMD     Z5, Z9, Z5
+	VPSUBD     Z12, Z5, Z5
+	VCVTDQ2PS  Z5, Z5
+	VMULPS     192(SI), Z13, Z6
+	VMULPS     Z6, Z5, Z5
+	VADDPS     64(SI), Z14, Z6
+	VADDPS     Z5, Z6, Z5
+	VMOVUPS    Z5, 64(DX)
+	VCMPPS     $0x11, Z15, Z5, K1
+	KMOVW      K1, CX
+	SHLL       $0x10, CX
+	ORL        CX, AX
+	MOVL       AX, ret+96(FP)
+	VZEROUPPER
+	RET
+
+// func belowAVX512(below []uint32, sums []uint8, blocks []uint8, bias int32, unit float32, add float32, limit float32)
+// Requires: AVX, AVX512BW, AVX512F
+TEXT ·belowAVX512(SB), NOSPLIT, $0-88
+	MOVQ         below_base+0(FP), AX
+	MOVQ         below_len+8(FP), CX
+	MOVQ         blocks_base+48(FP), DX
+	MOVQ         sums_base+24(FP), BX
+	MOVQ         sums_len+32(FP), SI
+	MOVL         $0x0f0f0f0f, DI
+	VMOVD        DI, X7
+	VPBROADCASTD X7, Z7
+	MOVL         bias+72(FP), DI
+	VMOVD        DI, X12
+	VPBROADCASTD X12, Z12
+	VBROADCASTSS unit+76(FP), Z13
+	VBROADCASTSS add+80(FP), Z14
+	VBROADCASTSS limit+84(FP), Z15
+	MOVL         $0x0000ffff, DI
+	VMOVD        DI, X8
+	VPBROADCASTD X8, Z8
+	VMOVDQU32    transpose<>+0(SB), Z9
+
+block:
+	TESTQ  CX, CX
+	JZ     done
+	VPXORD Z0, Z0, Z0
+	VPXORD Z1, Z1, Z1
+	VPXORD Z2, Z2, Z2
+	VPXORD Z3, Z3, Z3
+	XORQ   DI, DI
+
+step:
+	VMOVDQU32  256(DX)(DI*1), Z4
+	VMOVDQU32  (BX)(DI*1), Z6
+	VPSRLW     $0x04, Z4, Z5
+	VPANDD     Z7, Z4, Z4
+	VPANDD     Z7, Z5, Z5
+	VPSHUFB    Z4, Z6, Z4
+	VPADDW     Z4, Z0, Z0
+	VPSRLW     $0x08, Z4, Z4
+	VPADDW     Z4, Z1, Z1
+	VPSHUFB    Z5, Z6, Z5
+	VPADDW     Z5, Z2, Z2
+	VPSRLW     $0x08, Z5, Z5
+	VPADDW     Z5, Z3, Z3
+	ADDQ       $0x00000040, DI
+	CMPQ       DI, SI
+	JB         step
+	XORL       DI, DI
+	VPSLLW     $0x08, Z1, Z4
+	VPSUBW     Z4, Z0, Z0
+	VPANDD     Z8, Z0, Z10
+	VPSRLD     $0x10, Z0, Z0
+	VPANDD     Z8, Z1, Z11
+	VPSRLD     $0x10, Z1, Z1
+	VSHUFI32X4 $0x44, Z11, Z10, Z4
+	VSHUFI32X4 $0xee, Z11, Z10, Z10
+	VPADDD     Z4, Z10, Z10
+	VSHUFI32X4 $0x44, Z1, Z0, Z4
+	VSHUFI32X4 $0xee, Z1, Z0, Z5
+	VPADDD     Z4, Z5, Z5
+	VSHUFI32X4 $0x88, Z5, Z10, Z4
+	VSHUFI32X4 $0xdd, Z5, Z10, Z5
+	VPADDD     Z4, Z5, Z5
+	VPERMD     Z5, Z9, Z5
+	VPSUBD     Z12, Z5, Z5
+	VCVTDQ2PS  Z5, Z5
+	VMULPS     128(DX), Z13, Z6
+	VMULPS     Z6, Z5, Z5
+	VADDPS     (DX), Z14, Z6
+	VADDPS     Z5, Z6, Z5
+	VCMPPS     $0x11, Z15, Z5, K1
+	KMOVW      K1, R8
+	SHLL       $0x00, R8
+	ORL        R8, DI
+	VPSLLW     $0x08, Z3, Z4
+	VPSUBW     Z4, Z2, Z2
+	VPANDD     Z8, Z2, Z10
+	VPSRLD     $0x10, Z2, Z2
+	VPANDD     Z8, Z3, Z11
+	VPSRLD     $0x10, Z3, Z3
+	VSHUFI32X4 $0x44, Z11, Z10, Z4
+	VSHUFI32X4 $0xee, Z11, Z10, Z10
+	VPADDD     Z4, Z10, Z10
+	VSHUFI32X4 $0x44, Z3, Z2, Z4
+	VSHUFI32X4 $0xee, Z3, Z2, Z5
+	VPADDD     Z4, Z5, Z5
+	VSHUFI32X4 $0x88, Z5, Z10, Z4
+	VSHUFI32X4 $0xdd, Z5, Z10, Z5
+	VPADDD     Z4, Z5, Z5
+	VPERMD     Z5, Z9, Z5
+	VPSUBD     Z12, Z5, Z5
+	VCVTDQ2PS  Z5, Z5
+	VMULPS     192(DX), Z13, Z6
+	VMULPS     Z6, Z5, Z5
+	VADDPS     64(DX), Z14, Z6
+	VADDPS     Z5, Z6, Z5
+	VCMPPS     $0x11, Z15, Z5, K1
+	KMOVW      K1, R8
+	SHLL       $0x10, R8
+	ORL        R8, DI
+	MOVL       DI, (AX)
+	ADDQ       $0x00000004, AX
+	ADDQ       SI, DX
+	ADDQ       $0x00000100, DX
+	DECQ       CX
+	JMP        block
+
+done:
 	VZEROUPPER
 	RET
 

@@ -300,6 +300,17 @@ func estimate(dst *[BlockPoints]float32, sums, block, next []uint8, bias int32, 
 	}
 }
 
+func belowBlocks(below []uint32, sums, blocks []uint8, bias int32, unit, add, limit float32) {
+	switch active {
+	case avx512:
+		belowAVX512(below, sums, blocks, bias, unit, add, limit)
+	case avx2:
+		belowAVX2(below, sums, blocks, bias, unit, add, limit)
+	default:
+		belowGeneric(below, sums, blocks, bias, unit, add, limit)
+	}
+}
+
 func signSums(sums []uint8, q []float32, inv float32, base uint8) {
 	if active == generic {
 		signSumsGeneric(sums, q, inv, base)

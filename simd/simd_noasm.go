@@ -70,6 +70,10 @@ func estimate(dst *[BlockPoints]float32, sums, block, _ []uint8, bias int32, uni
 	return estimateGeneric(dst, sums, block, bias, unit, add, limit)
 }
 
+func belowBlocks(below []uint32, sums, blocks []uint8, bias int32, unit, add, limit float32) {
+	belowGeneric(below, sums, blocks, bias, unit, add, limit)
+}
+
 func signSums(sums []uint8, q []float32, inv float32, base uint8) {
 	signSumsGeneric(sums, q, inv, base)
 }

@@ -35,6 +35,7 @@ const (
 	sketchDim    = 128 // fewer elements: nibbles take less time
 	sketchSeed   = 0x5ec7b017
 	pauseBlocks  = 4 // made in a fraction of a millisecond
+	likelyBlocks = 32
 
 	// Rows that are coded worse than this, in parts of their length, are candidates of every query.
 	sketchResidual = 0.02
@@ -212,18 +213,21 @@ func (q *Query) likely(s *sketches, lo, hi int, set []uint64, cut float64, rows 
 	e, dim := q.estimate, q.c.Dim()
 	limit, slack := q.limit(cut), float32(e.slack(s, dim))
 	size := simd.BlockSize(width(dim))
-	var results [simd.BlockPoints]float32
-	for ; lo < hi; lo += simd.BlockPoints {
-		block := s.blocks[lo/simd.BlockPoints*size:][:size]
-		below := simd.Estimate(&results, &e.table, block, nil, float32(e.add), limit, slack)
-		if set != nil {
-			below &= uint32(set[lo/64] >> (lo % 64))
-		}
-		if n := hi - lo; n < simd.BlockPoints {
-			below &= 1<<n - 1
-		}
-		for ; below != 0; below &= below - 1 {
-			rows = append(rows, int32(lo+bits.TrailingZeros32(below)))
+	var below [likelyBlocks]uint32
+	for lo < hi {
+		first, n := lo/simd.BlockPoints, min((hi-lo+simd.BlockPoints-1)/simd.BlockPoints, len(below))
+		simd.Below(below[:n], &e.table, s.blocks[first*size:][:n*size], float32(e.add), limit, slack)
+		for _, below := range below[:n] {
+			if set != nil {
+				below &= uint32(set[lo/64] >> (lo % 64))
+			}
+			if n := hi - lo; n < simd.BlockPoints {
+				below &= 1<<n - 1
+			}
+			for ; below != 0; below &= below - 1 {
+				rows = append(rows, int32(lo+bits.TrailingZeros32(below)))
+			}
+			lo += simd.BlockPoints
 		}
 	}
 	return rows

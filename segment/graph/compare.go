@@ -149,7 +149,7 @@ func (g *Graph) compareSketches(ctx context.Context, duplicates bitset.Set) erro
 		}
 		clear(want)
 		w.sketchBlock(g, want, i, duplicates)
-		if !bytes.Equal(codec.BytesFromU32s(want), g.sketchBlock(i)) {
+		if !bytes.Equal(codec.BytesFromU32s(want), g.sketchBlocks(i, i+1)) {
 			return corrupt(g.geo.sketches+int64(i)*int64(size), "sketches from row %d on do not fit the rows", i*degree)
 		}
 	}

@@ -81,7 +81,7 @@ func TestCompare(t *testing.T) {
 				}
 				g.entryPoints = slices.DeleteFunc(g.entryPoints, func(row uint32) bool { return row == 4 })
 			}, "row 4 is a duplicate that is reachable, or a node that is not"},
-			"sketches":  {func(g *Graph) { g.sketchBlock(1)[3] ^= 1 }, "sketches from row 32 on"},
+			"sketches":  {func(g *Graph) { g.sketchBlocks(1, 2)[3] ^= 1 }, "sketches from row 32 on"},
 			"estimates": {func(g *Graph) { g.nodes[9*g.per+degree+40] ^= 1 }, "estimates of row 9"},
 		} {
 			if h := (&header{layout: layout}); name == "estimates" && !h.quick() || name == "mean" && h.shares() {

@@ -25,9 +25,8 @@ import (
 const signDeviation = 0.6028
 
 const (
-	chunkBlocks = 32 // blocks between two looks at the rows that may be among the best
-	blocksAhead = 4  // that the processor loads while it computes
-	counted     = 64 // blocks that tell how many rows pass
+	chunkBlocks = 128 // blocks between two looks at the rows that may be among the best
+	counted     = 64  // blocks that tell how many rows pass
 )
 
 // sketchDeviations are the numbers of standard deviations that the calibration tries.
@@ -35,10 +34,10 @@ var sketchDeviations = [...]float32{1, 1.5, 2, 2.5, 3, 4}
 
 // Prices of a scan of sketches, in the unit of codes.RowPrice.
 const (
-	sketchPrice  = 30  // of a row,
-	signPrice    = 0.1 // and of each of its elements
-	passPrice    = 450 // of a row whose record is read,
-	passingPrice = 1.5 // and of each of its elements
+	sketchPrice  = 17    // of a row,
+	signPrice    = 0.115 // and of each of its elements
+	passPrice    = 450   // of a row whose record is read,
+	passingPrice = 1.5   // and of each of its elements
 )
 
 // SketchPrice returns the price of a scan of the sketches of this many rows, in the unit of
@@ -96,10 +95,10 @@ func (w *workerScratch) sketchBlock(g *Graph, words []uint32, block int, later b
 	}
 }
 
-// sketchBlock returns a block of sketches.
-func (g *Graph) sketchBlock(i int) []byte {
+// sketchBlocks returns some blocks of sketches.
+func (g *Graph) sketchBlocks(from, to int) []byte {
 	size := simd.BlockSize(signs(g.Dim()))
-	return g.sketches[i*size:][:size]
+	return g.sketches[from*size : to*size]
 }
 
 // touchSketches verifies blocks of sketches. It announces them to the disk if they may be there.
@@ -150,7 +149,7 @@ func (q *Query) scanSketches(k int, deviations float32, b *Buffer) error {
 	g := q.g
 	q.keepMeasured(b)
 	table, slack := q.sketchTable(b), q.sketchSlack(deviations)
-	var estimates [degree]float32
+	var below [chunkBlocks]uint32
 	blocks, chunk := int(g.head.sketchBlocks()), chunkBlocks
 	if b.lastScored(k) == math.MaxFloat32 { // all rows pass until enough are known
 		chunk = 1
@@ -166,11 +165,10 @@ func (q *Query) scanSketches(k int, deviations float32, b *Buffer) error {
 		}
 		most := b.lastScored(k)
 		passing := b.sketch.passing[:0]
-		for i := from; i < to; i++ {
-			next := g.sketchBlock(min(i+blocksAhead, blocks-1))
-			below := simd.Estimate(&estimates, table, g.sketchBlock(i), next, q.point.Level, most, slack)
+		simd.Below(below[:to-from], table, g.sketchBlocks(from, to), q.point.Level, most, slack)
+		for i, below := range below[:to-from] {
 			for ; below != 0; below &= below - 1 {
-				row := i*degree + bits.TrailingZeros32(below)
+				row := (from+i)*degree + bits.TrailingZeros32(below)
 				if row >= g.Len() {
 					return corrupt(g.geo.sketches, "a sketch of row %d of %d", row, g.Len())
 				}
@@ -313,10 +311,10 @@ func (q *Query) passing(w *workerScratch, deviations, last float32, first []uint
 	g := q.g
 	table, slack := q.sketchTable(&w.buf), q.sketchSlack(deviations)
 	last = math.Nextafter32(last, math.MaxFloat32) // the last row itself too
-	var estimates [degree]float32
 	pass := func(i int) uint32 {
-		block := g.sketchBlock(i)
-		return simd.Estimate(&estimates, table, block, nil, q.point.Level, last, slack)
+		var below [1]uint32
+		simd.Below(below[:], table, g.sketchBlocks(i, i+1), q.point.Level, last, slack)
+		return below[0]
 	}
 	found := 0
 	for _, row := range w.ids {

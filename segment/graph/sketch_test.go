@@ -168,7 +168,7 @@ func TestSketchesDamaged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	copy(g.sketchBlock(1)[4*(60-degree):], []byte{0, 0, 0, 0}) // of row 60
+	copy(g.sketchBlocks(1, 2)[4*(60-degree):], []byte{0, 0, 0, 0}) // of row 60
 	s := Setting{EF: 1, Within: nobody, Beyond: Stage{Deviations: 3}}
 	_, _, err = g.Query(queries[0]).Find(10, s, nil, new(Buffer))
 	if !errors.Is(err, fileformat.ErrDamaged) || !strings.Contains(err.Error(), "a sketch of row 60 of 40") {

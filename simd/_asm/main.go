@@ -162,6 +162,10 @@ func tables() {
 	for i, lane := range []int{0, 4, 1, 5, 2, 6, 3, 7} {
 		DATA(4*i, U32(lane))
 	}
+	transpose = GLOBL("transpose", RODATA|NOPTR)
+	for i := range 16 {
+		DATA(4*i, U32(i%4*4+i/4))
+	}
 	minuses = []Mem{minus(1), minus(2), minus(4)}
 	for i := range picks {
 		picks[i], signed[i] = pick(i), signsOf(i)
