@@ -35,7 +35,7 @@ func benchSets(b *testing.B) (sets []benchData) {
 }
 
 // BenchmarkSearch builds a graph and prints recall and time of searches for the 10 best rows by
-// effort, on one core. Each query is run five times for each effort, and the best time counts. The
+// walked, on one core. Each query is run five times for each walked, and the best time counts. The
 // time of a scan that is left to the caller is not in the figures.
 func BenchmarkSearch(b *testing.B) {
 	for _, set := range benchSets(b) {
@@ -95,8 +95,9 @@ func BenchmarkSearch(b *testing.B) {
 							total += s
 						}
 						n := float64(len(truth))
-						fmt.Printf("%s%v: recall %.4f, %6.0f QPS, %.0f expanded, %.0f estimated, %.1f scored, %d left to a scan\n", what, setting,
-							float64(hits)/n/k, n/total, float64(stats.Expanded)/n, float64(stats.Estimated)/n, float64(stats.Scored)/n, scans)
+						fmt.Printf("%s%v: recall %.4f, %6.0f QPS, %.0f expanded, %.0f estimated (%.0f expected), %.1f scored, %d left to a scan\n", what, setting,
+							float64(hits)/n/k, n/total, float64(stats.Expanded)/n, float64(stats.Estimated)/n,
+							g.Work(setting, g.Len()), float64(stats.Scored)/n, scans)
 					}
 					for _, ef := range []int{10, 14, 20, 28, 40, 56, 80, 112, 160, 224, 320, 450, 640} {
 						try("", Setting{EF: ef})

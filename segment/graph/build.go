@@ -55,6 +55,8 @@ type builder struct {
 	started  bool                  // the graph has nodes
 	hopeless [len(calibrated)]bool // columns without levels: see horizon
 
+	expansion float64 // price of an expansion: see measureWork
+
 	yield   func()      // see Options
 	alone   func() bool // see Options
 	planned bool        // see Options

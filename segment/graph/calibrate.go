@@ -34,6 +34,9 @@ func (b *builder) calibrate(rows codes.Source) error {
 	} else {
 		b.setHorizons(trials)
 	}
+	if err := b.measureWork(trials); err != nil {
+		return err
+	}
 	var margins [len(calibrated)]float32
 	for _, columns := range [...][]int{{0, 1}, {2}, {3}, {4}} { // columns with the same rank share their searches
 		if k := calibrated[columns[0]]; columns[0] >= always && b.Len() < rowsPerHit*k {

@@ -89,6 +89,7 @@ type header struct {
 	codesCRC    uint32                   // of shared codes: codes.Codes.Checksum
 	unshared    bool                     // to save space, but the codes are in this file
 	minLength   float32                  // length of a query below which nothing is promised, or 0
+	work        [len(workWidths)]walked  // of walks for rows; zeros: not measured
 	tableCRC    uint32
 }
 
@@ -168,6 +169,10 @@ func (h *header) encode(g *geometry) []byte {
 	e.U32(h.codesCRC)
 	e.U32(bit(h.unshared))
 	e.U32(math.Float32bits(h.minLength))
+	for _, w := range h.work {
+		e.U32(math.Float32bits(w.expanded))
+		e.U32(math.Float32bits(w.met))
+	}
 	return fileformat.SealHeader(e)
 }
 
@@ -221,6 +226,9 @@ func decodeHeader(b []byte) (header, geometry, error) {
 		h.unshared = d.U32() == 1
 		lengthAt = int64(len(magic) + d.Offset())
 		h.minLength = math.Float32frombits(d.U32())
+		for i := range h.work {
+			h.work[i] = walked{math.Float32frombits(d.U32()), math.Float32frombits(d.U32())}
+		}
 	}
 	m, ok := fileformat.MetricOf(metric)
 	if !ok || dim < 1 || dim > codes.MaxDim || rows < 1 || rows > codes.MaxRows {
@@ -249,6 +257,11 @@ func decodeHeader(b []byte) (header, geometry, error) {
 	}
 	if !(h.minLength >= 0 && h.minLength <= math.MaxFloat32) {
 		return fail(lengthAt, "shortest query %g", h.minLength)
+	}
+	for i, e := range h.work {
+		if !e.follows(h.work[:i], h.ident.Rows) {
+			return fail(lengthAt+4+int64(i)*8, "%g rows met by %g expansions", e.met, e.expanded)
+		}
 	}
 	g := h.geometry()
 	if size != uint64(g.size) || uint64(len(b)) != size {

@@ -158,6 +158,10 @@ func dump(t *testing.T, b []byte) string {
 	line(4, "checksum of shared codes", "%#08x", d.U32())
 	u32("not shared")
 	f32("shortest query")
+	for i := range 4 {
+		f32(fmt.Sprintf("walk %d: expansions", i))
+		f32("rows met")
+	}
 	repeat(4092-d.Offset(), 0, "reserved")
 	line(4, "checksum of 0 to 4091", "%#08x", d.U32())
 	for r := range rows {

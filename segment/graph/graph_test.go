@@ -730,7 +730,7 @@ func TestSetting(t *testing.T) {
 			g.setLevels(i, levels)
 		}
 		if got := g.Recall(c.ef, c.k); got != c.want {
-			t.Errorf("effort %d has recall %g of %d, want %g", c.ef, got, c.k, c.want)
+			t.Errorf("walked %d has recall %g of %d, want %g", c.ef, got, c.k, c.want)
 		}
 	}
 	for k, want := range map[int][2]int{1: {10, 10}, 10: {10, 10}, 11: {100, 100}, 101: {101, 300}, 1000: {1000, 1000}, 1001: {1001, 1001}} {

@@ -80,21 +80,6 @@ func (q *Query) Cold(cold bool) { q.cold = cold }
 // Heed makes searches look at ctx now and then, and return its error once it has ended.
 func (q *Query) Heed(ctx context.Context) { q.ctx = ctx }
 
-// Work returns about how many distances a search with this setting estimates (see Stats.Estimated)
-// for a filter that allows this many rows.
-func (g *Graph) Work(s Setting, allowed int) float64 {
-	rows := float64(g.Len())
-	expanded := s.usual() * rows / float64(max(1, allowed))
-	start := entryPointCount + float64(len(g.over))
-	if g.Quick() {
-		return start + degree*min(expanded, rows)
-	}
-	// Neighbours were visited before, the more of them the longer a search goes on. There are more
-	// than among rows drawn at random, because near nodes have the same neighbours.
-	fresh := rows * (1 - math.Exp(-0.4*math.Pow(degree*expanded/rows, 0.85)))
-	return min(start+fresh, rows)
-}
-
 // Price returns the price of a search for k rows that estimates this many distances, in the unit of
 // codes.RowPrice. In the plain layout, a filtered search costs more, because its candidates wait in
 // an unbounded heap instead of a pool. So does a search for many rows: it expands each of them and

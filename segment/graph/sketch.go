@@ -237,13 +237,9 @@ func (b *builder) sketchScans(trials []trial, column int, score scoreFunc) ([]sk
 	k := calibrated[column]
 	widest := Setting{EF: firstEF, Within: nobody, Beyond: Stage{Deviations: slices.Max(sketchDeviations[:])}}
 	first := b.firstRows()
-	expansion, err := b.expansionPrice(trials)
-	if err != nil {
-		return nil, err
-	}
-	nodes := b.SketchPrice(b.Len()) / expansion
-	each := (passPrice + float64(passingPrice*float64(b.Dim()))) / expansion
-	err = b.each(len(trials), func(w *workerScratch, i int) error {
+	nodes := b.SketchPrice(b.Len()) / b.expansion
+	each := (passPrice + float64(passingPrice*float64(b.Dim()))) / b.expansion
+	err := b.each(len(trials), func(w *workerScratch, i int) error {
 		t, buf := &trials[i], &w.buf
 		if err := t.query.attempt(k, widest, nil, buf); err != nil {
 			return err
@@ -270,25 +266,6 @@ func (b *builder) sketchScans(trials []trial, column int, score scoreFunc) ([]sk
 		return nil
 	})
 	return all, err
-}
-
-// expansionPrice returns the price of an expansion in walks of some length for rows. Graph.Work
-// expects more distances of them where near nodes have the same neighbours.
-func (b *builder) expansionPrice(trials []trial) (float64, error) {
-	const walks, ef = 32, 160
-	expanded, estimated := 1, 1 // where rows are few or equal, there may be none
-	buf := &b.workers[0].buf
-	for i := range trials {
-		if t := &trials[i]; t.kind == likeRows && i < walks {
-			if err := t.query.attempt(1, Setting{EF: ef}, nil, buf); err != nil {
-				return 0, err
-			}
-			expanded += buf.stats.Expanded
-			estimated += buf.stats.Estimated
-		}
-	}
-	distance := b.Price(1, 0, false) - b.Price(0, 0, false)
-	return distance * float64(estimated) / float64(expanded), nil
 }
 
 // firstRows returns for each row the first one with the same record.

@@ -1,0 +1,108 @@
+package graph
+
+import "math"
+
+// The planner weighs a walk against a scan by the distances that it will estimate. A walk of the
+// plain layout meets fewer new rows with each expansion, because it has visited neighbours before.
+// How fast they become fewer is a property of the rows: in texts and other clusters, near nodes
+// have the same neighbours. So the calibration measures it.
+
+// workWidths are the beam widths of the walks that tell the work of others.
+var workWidths = [...]int{10, 50, 250, 1250}
+
+// A walked says how many rows walks meet, and with how many expansions, on average.
+type walked struct{ expanded, met float32 }
+
+// follows reports whether w can be of wider walks than these in a graph of this many rows. After
+// the first that was not measured, none is.
+func (w walked) follows(narrower []walked, rows int) bool {
+	if w == (walked{}) {
+		return true
+	}
+	last := walked{}
+	if n := len(narrower); n > 0 {
+		if last = narrower[n-1]; last == (walked{}) {
+			return false
+		}
+	}
+	return w.expanded > last.expanded && w.met > last.met && w.expanded <= float32(rows) && w.met < float32(rows)
+}
+
+// mostMet is the share of the rows up to which walks tell the work of longer ones: any long walk
+// meets the last rows.
+const mostMet = 0.8
+
+// draws returns how many rows must be drawn at random, in parts of all, to draw as many different
+// ones as w met.
+func (w walked) draws(rows float64) float64 { return -math.Log1p(-float64(w.met) / rows) }
+
+// measureWork measures walks for rows.
+func (b *builder) measureWork(trials []trial) error {
+	const walks = 32
+	buf := &b.workers[0].buf
+	var expanded, estimated [len(workWidths)]int
+	n := 0
+	for i := range trials {
+		t := &trials[i]
+		if t.kind != likeRows || n == walks {
+			continue
+		}
+		n++
+		for j, ef := range workWidths {
+			if err := t.query.attempt(1, Setting{EF: ef}, nil, buf); err != nil {
+				return err
+			}
+			expanded[j] += buf.stats.Expanded
+			estimated[j] += buf.stats.Estimated
+		}
+	}
+	const usual = 2 // of the widths
+	distance := b.Price(1, 0, false) - b.Price(0, 0, false)
+	b.expansion = distance * float64(estimated[usual]+1) / float64(expanded[usual]+1) // of few rows there may be none
+	if b.Quick() {
+		return nil
+	}
+	for j := range workWidths {
+		w := walked{float32(expanded[j]) / float32(n), float32(estimated[j]-n*b.met()) / float32(n)}
+		if w.met > mostMet*float32(b.Len()) || !w.follows(b.head.work[:j], b.Len()) {
+			break
+		}
+		b.head.work[j] = w
+	}
+	return nil
+}
+
+// met returns how many rows a walk meets before its first expansion.
+func (g *Graph) met() int { return len(g.entryPoints) + len(g.over) }
+
+// Work returns about how many distances a search with this setting estimates (see Stats.Estimated)
+// for a filter that allows this many rows.
+func (g *Graph) Work(s Setting, allowed int) float64 {
+	rows := float64(g.Len())
+	expanded := s.usual() * rows / float64(max(1, allowed))
+	if g.Quick() {
+		return float64(g.met()) + degree*min(expanded, rows)
+	}
+	return min(float64(g.met())+float64(rows*(1-math.Exp(-g.draws(expanded)))), rows)
+}
+
+// draws returns what walked.draws is of walks with so many expansions. It grows as a power of
+// these, whose exponent is that of the measured walks around.
+func (g *Graph) draws(expanded float64) float64 {
+	rows := float64(g.Len())
+	last := 0
+	for last < len(g.head.work) && g.head.work[last] != (walked{}) {
+		last++
+	}
+	if last < 2 { // as among made rows
+		return 0.4 * math.Pow(degree*expanded/rows, 0.85)
+	}
+	i := 1
+	for i < last-1 && float64(g.head.work[i].expanded) < expanded {
+		i++
+	}
+	a, b := g.head.work[i-1], g.head.work[i]
+	x, y := float64(a.expanded), a.draws(rows)
+	exponent := math.Log(b.draws(rows)/y) / math.Log(float64(b.expanded)/x)
+	return y * math.Pow(expanded/x, min(max(exponent, 0), 1))
+}

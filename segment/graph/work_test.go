@@ -1,0 +1,89 @@
+package graph
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/vecbolt/vecbolt/internal/fileformat"
+)
+
+// TestWork compares the distances that Work expects with those that searches estimate, among rows
+// whose nodes share few of their neighbours or many.
+func TestWork(t *testing.T) {
+	const rows, queries, tolerance = 6000, 60, 1.3
+	r := rand.New(rand.NewPCG(31, 32))
+	noise := &data{dim: 24, vecs: normal(r, 24*(rows+queries), 1)}
+	for name, all := range map[string]*data{"clusters": lowRankData(rows+queries, 64), "noise": noise} {
+		t.Run(name, func(t *testing.T) {
+			d := &data{dim: all.dim, vecs: all.vecs[:rows*all.dim]}
+			g := d.graph(t, fileformat.Cosine, Options{layout: plain})
+			var buf Buffer
+			for _, ef := range []int{12, 30, 100, 400, 2000} {
+				s := Setting{EF: ef}
+				sum := 0
+				for i := range queries {
+					_, stats, err := g.Query(all.row(rows+i)).Find(1, s, nil, &buf)
+					if err != nil {
+						t.Fatal(err)
+					}
+					sum += stats.Estimated
+				}
+				got, want := g.Work(s, rows), float64(sum)/queries
+				if math.Abs(math.Log(got/want)) > math.Log(tolerance) {
+					t.Errorf("ef %d: %.0f distances expected, %.0f estimated", ef, got, want)
+				}
+			}
+		})
+	}
+}
+
+// TestWalked: wider walks have more expansions and meet more rows, but not all.
+func TestWalked(t *testing.T) {
+	nan := float32(math.NaN())
+	for _, c := range []struct {
+		narrower []walked
+		w        walked
+		ok       bool
+	}{
+		{nil, walked{}, true},
+		{nil, walked{10, 90}, true},
+		{nil, walked{10, 100}, false}, // all rows
+		{nil, walked{101, 90}, false},
+		{nil, walked{0, 90}, false},
+		{nil, walked{10, nan}, false},
+		{nil, walked{nan, 90}, false},
+		{nil, walked{-1, -1}, false},
+		{[]walked{{10, 50}}, walked{20, 60}, true},
+		{[]walked{{10, 50}}, walked{20, 50}, false},
+		{[]walked{{10, 50}}, walked{10, 60}, false},
+		{[]walked{{10, 50}}, walked{}, true},
+		{[]walked{{}}, walked{20, 60}, false},
+	} {
+		if got := c.w.follows(c.narrower, 100); got != c.ok {
+			t.Errorf("%v behind %v: %v", c.w, c.narrower, got)
+		}
+		h := header{}
+		h.work[0] = c.w
+		g := &Graph{head: h}
+		g.head.ident.Rows, g.head.ident.Dim = 100, 4
+		if work := g.Work(Setting{EF: 30}, 100); c.ok && len(c.narrower) == 0 && !(work > 0 && work <= 100) {
+			t.Errorf("%v: %v distances", c.w, work)
+		}
+	}
+	g := &Graph{}
+	g.head.ident.Rows, g.head.ident.Dim = 100, 4
+	copy(g.head.work[:], []walked{{10, 20}, {50, 60}})
+	last := 0.0
+	for _, ef := range []int{1, 5, 10, 30, 50, 100} {
+		work := g.Work(Setting{EF: ef}, 100)
+		if !(work > last && work <= 100) {
+			t.Errorf("%d expansions: %v distances after %v", ef, work, last)
+		}
+		last = work
+	}
+	if at := g.Work(Setting{EF: 50}, 100); fmt.Sprintf("%.3f", at) != "60.000" {
+		t.Errorf("%v distances where 60 were measured", at)
+	}
+}
