@@ -162,6 +162,7 @@ func TestCSV(t *testing.T) {
 	for in, say := range map[string]string{
 		"":                "no header",
 		"a,b,a\n":         `two columns are named "a"`,
+		"a,\xe9\n1,2\n":   "the name of column 2 is not valid UTF-8",
 		"a,b\n\"x\n":      "line",
 		"a,b\nx,y\"z\"\n": "line 2",
 	} {

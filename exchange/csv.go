@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/internal/docjson"
@@ -91,6 +92,9 @@ func (s *csvSource) reader(f io.Reader) (*csvReader, error) {
 		return nil, err
 	}
 	for i, name := range names {
+		if !utf8.ValidString(name) { // no row could be stored
+			return nil, fmt.Errorf("the name of column %d is not valid UTF-8", i+1)
+		}
 		if names[i] = strings.TrimSpace(name); names[i] != "" && slices.Contains(names[:i], names[i]) {
 			return nil, fmt.Errorf("two columns are named %.40q", names[i])
 		}
