@@ -722,15 +722,25 @@ func (c *ragReembedCmd) Help() string {
 		"The switch is one rename: after an interruption, the base is the old one or the new one."
 }
 
+// Validate is called by kong.
+func (c *ragReembedCmd) Validate() error {
+	switch {
+	case c.Discard && (c.Switch || c.Queries != "" || c.Qrels != "" || c.given()):
+		return errors.New("--discard excludes other flags")
+	case c.Qrels != "" && c.Queries == "":
+		return errors.New("--qrels needs --queries")
+	case c.K < 1:
+		return fmt.Errorf("-k %d: not positive", c.K)
+	}
+	return nil
+}
+
 func (c *ragReembedCmd) Run(ctx context.Context, t *tool, r *ragCmd) error {
 	e, err := r.engine(t)
 	if err != nil {
 		return err
 	}
 	if c.Discard {
-		if c.Switch || c.given() {
-			return errors.New("--discard excludes other flags")
-		}
 		if err := e.Discard(c.Base); err != nil {
 			return err
 		}
@@ -754,9 +764,6 @@ func (c *ragReembedCmd) Run(ctx context.Context, t *tool, r *ragCmd) error {
 		}
 	}
 	if c.Qrels != "" {
-		if c.Queries == "" {
-			return errors.New("--qrels needs --queries")
-		}
 		if o.Qrels, err = readFile(c.Qrels, eval.ReadQrels); err != nil {
 			return err
 		}
