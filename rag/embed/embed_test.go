@@ -230,7 +230,7 @@ func TestConfigErrors(t *testing.T) {
 		{`{"provider":"hash","dimensions":-1}`, embed.ErrConfig, `embed: hash: invalid configuration: dimensions: -1 is less than 0`},
 		{`{"provider":"hash","dimensions":65537}`, embed.ErrConfig, `dimensions: 65537 is more than 65536`},
 		{`{"provider":"hash","batch_size":-1}`, embed.ErrConfig, `batch_size`},
-		{`{"provider":"hash","provider_config":{"host":"x"}}`, embed.ErrConfig, `provider_config: unknown field "host"`},
+		{`{"provider":"hash","provider_config":{"host":"x"}}`, embed.ErrConfig, `provider_config: unknown field "host"; there is none`},
 	} {
 		var c embed.Config
 		if err := json.Unmarshal([]byte(tt.json), &c); err != nil {

@@ -8,6 +8,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/vecbolt/vecbolt/internal/errtext"
 )
 
 // A Schema describes a value of a configuration. Its JSON is JSON Schema, draft 2020-12. Validate
@@ -66,7 +68,7 @@ func (s *Schema) validate(path string, value any) error {
 		for _, name := range slices.Sorted(maps.Keys(m)) {
 			p := s.Properties[name]
 			if p == nil && s.Closed {
-				return fail("unknown field %q; there are %s", name, strings.Join(slices.Sorted(maps.Keys(s.Properties)), ", "))
+				return fail("unknown field %q%s", name, errtext.Instead(name, slices.Collect(maps.Keys(s.Properties))))
 			}
 			if p != nil {
 				if err := p.validate(strings.TrimPrefix(path+"."+name, "."), m[name]); err != nil {

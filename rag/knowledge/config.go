@@ -629,7 +629,10 @@ type mismatchError struct {
 
 // Error names both embedders and the commands that resolve the mismatch.
 func (e *mismatchError) Error() string {
-	again := fmt.Sprintf("--provider %s --model %s", e.Found.Provider, e.Found.Model)
+	again := "--provider " + e.Found.Provider
+	if e.Found.Model != "" {
+		again += " --model " + e.Found.Model
+	}
 	if e.Found.Dimensions != 0 {
 		again += fmt.Sprintf(" --dimensions %d", e.Found.Dimensions)
 	}

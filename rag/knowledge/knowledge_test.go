@@ -413,10 +413,11 @@ func TestMismatchOfDefaults(t *testing.T) {
 		{Config{Provider: "openai", Model: "text-embedding-3-large"}, "provider=openai, model=text-embedding-3-large, dimensions=3072\n"},
 		{Config{Embedding: Embedding{Dimensions: 128}}, "provider=hash, model=trigram-v1, dimensions=128\n"},
 		{Config{Embedding: Embedding{Dimensions: 128}}, "vecbolt rag reembed b --provider hash --model trigram-v1 --dimensions 128"},
+		{Config{Provider: "nope"}, "vecbolt rag reembed b --provider nope\n"},
 		{Config{Provider: "ollama", Model: "nomic-embed-text"}, "provider=ollama, model=nomic-embed-text, dimensions=0\n"},
 	} {
 		_, err := f.Learn(t.Context(), "b", LearnOptions{Paths: []string{f.docs}, Config: &tt.asked})
-		if !errors.Is(err, embed.ErrMismatch) || !strings.Contains(err.Error(), tt.found) {
+		if !errors.Is(err, embed.ErrMismatch) || !strings.Contains(err.Error()+"\n", tt.found) {
 			t.Errorf("%+v: %v", tt.asked, err)
 		}
 	}
