@@ -191,6 +191,15 @@ func (e *Engine) embedder(ctx context.Context, c Config) (embed.Embedder, error)
 	return inner, nil
 }
 
+// uncached returns the embedder of a base without its cache, so that every text reaches the model.
+// The cache, if there is one, is the outermost wrapper.
+func uncached(e embed.Embedder) embed.Embedder {
+	if wrapper, ok := e.(interface{ Unwrap() embed.Embedder }); ok {
+		return wrapper.Unwrap()
+	}
+	return e
+}
+
 // retry returns how requests to models are repeated.
 func (e *Engine) retry() embed.RetryOptions {
 	if e.opts.Retry != nil {

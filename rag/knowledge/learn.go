@@ -1075,8 +1075,8 @@ func (l *learner) vectors(docs []*db.Document, refusals map[*db.Document]error) 
 	vecs, err := l.embedder.EmbedBatch(l.ctx, texts)
 	if refused(err) {
 		// A wrong key or setting, or a broken server, gives the same answer to every text. So try
-		// another one, which no cache has.
-		if _, other := l.embedder.Embed(l.ctx, rand.Text()); other != nil {
+		// another one, whose vector is of no use to a cache.
+		if _, other := uncached(l.embedder).Embed(l.ctx, rand.Text()); other != nil {
 			return err
 		}
 		if len(docs) == 1 {

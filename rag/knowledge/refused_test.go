@@ -2,9 +2,12 @@ package knowledge
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -218,6 +221,39 @@ func TestRowsThatTheProviderRefuses(t *testing.T) {
 	c.takes = true
 	learn(Report{Files: 3, Chunks: 6, Embedded: 4})
 	learn(Report{Files: 3, Chunks: 6, Skipped: 3})
+}
+
+// A refusal leaves nothing in the cache of a base, however often the text is tried again.
+func TestRefusalsAndTheCache(t *testing.T) {
+	f := newFixture(t)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var body struct{ Input []string }
+		if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
+			t.Error(err)
+		}
+		var vectors []string
+		for i, text := range body.Input {
+			if strings.Contains(text, "long") {
+				http.Error(w, `{"error":{"message":"input too long"}}`, http.StatusBadRequest)
+				return
+			}
+			vectors = append(vectors, fmt.Sprintf(`{"index":%d,"embedding":[1,2,3]}`, i))
+		}
+		fmt.Fprintf(w, `{"data":[%s]}`, strings.Join(vectors, ","))
+	}))
+	defer server.Close()
+	at := map[string]any{"api_base": server.URL}
+	c := &Config{Provider: "openai", Model: "m", Embedding: Embedding{Dimensions: 3, ProviderConfig: at}}
+	f.write("rows.csv", "text\none\nlong\nthree\n")
+	for range 2 {
+		if r := f.learn("b", c); r.Chunks != 2 || len(r.Unread) != 1 {
+			t.Errorf("%+v", r)
+		}
+		entries, err := os.ReadDir(filepath.Join(f.dir("b"), "embeddings"))
+		if err != nil || len(entries) != 2 {
+			t.Errorf("%d entries for two texts, %v", len(entries), err)
+		}
+	}
 }
 
 // Vectors of a new model replace the old ones only if it embeds all chunks. The error has those
