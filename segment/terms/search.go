@@ -291,19 +291,9 @@ func (p *part) list(u *unit, dst *list) (err error) {
 func (p *part) prefix(tokens []text.Token) (list, error) {
 	freqs := make([]uint32, p.Rows())
 	add := func(l list) error {
-		var c cursor
-		c.init(l, p.Rows())
-		for n := 0; ; n++ {
-			ok, err := c.next()
-			if err == nil {
-				err = p.stopped(n)
-			}
-			if err != nil || !ok {
-				return err
-			}
-			row := c.rows[c.i]
-			freqs[row] = uint32(min(uint64(freqs[row])+uint64(c.freqs[c.i]), math.MaxUint32))
-		}
+		return p.each(l, func(row, freq uint32) {
+			freqs[row] = uint32(min(uint64(freqs[row])+uint64(freq), math.MaxUint32))
+		})
 	}
 	terms := 0
 	for n, err := range p.from(tokens[0].Term) {
@@ -421,8 +411,8 @@ func (p *part) stopped(n int) error {
 	return p.ctx.Err()
 }
 
-// union adds the rows of a list to set.
-func (p *part) union(l list, set bitset.Set) error {
+// each calls f for every row of a list, with the frequency of the term in it.
+func (p *part) each(l list, f func(row, freq uint32)) error {
 	var c cursor
 	c.init(l, p.Rows())
 	for n := 0; ; n++ {
@@ -433,8 +423,13 @@ func (p *part) union(l list, set bitset.Set) error {
 		if err != nil || !ok {
 			return err
 		}
-		set.Set(int(c.rows[c.i]))
+		f(c.rows[c.i], c.freqs[c.i])
 	}
+}
+
+// union adds the rows of a list to set.
+func (p *part) union(l list, set bitset.Set) error {
+	return p.each(l, func(row, _ uint32) { set.Set(int(row)) })
 }
 
 // meets returns the rows that meet a clause.
