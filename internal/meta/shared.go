@@ -130,13 +130,9 @@ func (s *Store) openRoot() (err error) {
 
 // atRoot returns ErrRoot unless Options.Root is the newest root of the file.
 func (s *Store) atRoot() error {
-	st, err := s.file.Stat()
+	roots, newest, err := s.roots()
 	if err != nil {
 		return err
-	}
-	roots, newest, err := boltcheck.Roots(s.file, st.Size())
-	if err != nil {
-		return damage(s.name, err)
 	}
 	if id := roots[newest].TxID; id != s.opts.Root {
 		return fmt.Errorf("%w: %d, not %d", ErrRoot, id, s.opts.Root)
@@ -213,13 +209,9 @@ func (s *Store) Newest() (bool, error) {
 	if err != nil {
 		return false, damage(s.name, err)
 	}
-	st, err := s.file.Stat()
+	here, own, err := s.roots()
 	if err != nil {
 		return false, err
-	}
-	here, own, err := boltcheck.Roots(s.file, st.Size())
-	if err != nil {
-		return false, damage(s.name, err)
 	}
 	return there[newest].Sum == here[own].Sum, nil
 }

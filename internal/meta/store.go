@@ -430,11 +430,7 @@ func (s *Store) forget(id uint64) bool {
 	if s.bolt == nil || s.broken.Load() != nil {
 		return false
 	}
-	st, err := s.file.Stat()
-	if err != nil {
-		return false
-	}
-	roots, newest, err := boltcheck.Roots(s.file, st.Size())
+	roots, newest, err := s.roots()
 	if err != nil || roots[0].Err != nil || roots[1].Err != nil || roots[newest].TxID >= id {
 		return false
 	}
@@ -500,13 +496,21 @@ func (s *Store) changeable() error {
 	return nil
 }
 
-// countFree updates the number of free bytes. A failure is ignored: the number is informational.
-func (s *Store) countFree() {
+// roots reads the roots of the open file, and which of them is in force, as boltcheck.Roots does.
+func (s *Store) roots() (roots [2]boltcheck.Root, newest int, err error) {
 	st, err := s.file.Stat()
 	if err != nil {
-		return
+		return roots, 0, err
 	}
-	roots, newest, err := boltcheck.Roots(s.file, st.Size())
+	if roots, newest, err = boltcheck.Roots(s.file, st.Size()); err != nil {
+		err = damage(s.name, err)
+	}
+	return roots, newest, err
+}
+
+// countFree updates the number of free bytes. A failure is ignored: the number is informational.
+func (s *Store) countFree() {
+	roots, newest, err := s.roots()
 	if err != nil {
 		return
 	}
