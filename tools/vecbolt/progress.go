@@ -133,23 +133,29 @@ func (t *tool) copying(verb, from, to string) *bar {
 	if b == nil {
 		return nil
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	b.stop = repeat(context.Background(), watchPeriod, func(context.Context) { b.bar.SetCurrent(bytes(to)) })
+	return b
+}
+
+// repeat calls f once per period, in the background, until ctx is done or stop is called. stop
+// waits for a running call, whose context it ends.
+func repeat(ctx context.Context, period time.Duration, f func(context.Context)) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		ticker := time.NewTicker(watchPeriod)
+		ticker := time.NewTicker(period)
 		defer ticker.Stop()
 		for {
 			select {
 			case <-ctx.Done():
 				return
 			case <-ticker.C:
-				b.bar.SetCurrent(bytes(to))
+				f(ctx)
 			}
 		}
 	}()
-	b.stop = func() { cancel(); <-done }
-	return b
+	return func() { cancel(); <-done }
 }
 
 // watchPeriod is the time between two looks at the size of a directory.

@@ -139,23 +139,8 @@ func (o publishFlags) during(ctx context.Context, vdb *db.DB, log *slog.Logger, 
 	if err := publish(ctx); err != nil {
 		return errors.Join(err, p.Close())
 	}
-	ctx, stop := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		ticker := time.NewTicker(every)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-ticker.C:
-				_ = publish(ctx)
-			}
-		}
-	}()
+	stop := repeat(ctx, every, func(ctx context.Context) { _ = publish(ctx) })
 	err = serve()
 	stop()
-	<-done
 	return errors.Join(err, publish(context.WithoutCancel(ctx)), p.Close())
 }
