@@ -148,16 +148,8 @@ func (x *indexer) document(doc []byte) error {
 	}
 	add(d.Text)
 	for _, f := range x.fields {
-		v, _ := filter.Lookup(d.Metadata, f)
-		switch v := v.(type) {
-		case string:
-			add(v)
-		case []any:
-			for _, e := range v {
-				if s, ok := e.(string); ok {
-					add(s)
-				}
-			}
+		for s := range document.Strings(d.Metadata, f) {
+			add(s)
 		}
 	}
 	return nil

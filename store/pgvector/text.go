@@ -12,6 +12,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/internal/document"
 	"github.com/vecbolt/vecbolt/store"
 	"github.com/vecbolt/vecbolt/text"
 )
@@ -57,16 +58,8 @@ func (c *collection) terms(d *db.Document) string {
 	}
 	add(d.Text)
 	for _, path := range c.schema.Text.Fields {
-		v, _ := filter.Lookup(d.Metadata, path)
-		switch v := v.(type) {
-		case string:
-			add(v)
-		case []any:
-			for _, e := range v {
-				if s, ok := e.(string); ok {
-					add(s)
-				}
-			}
+		for s := range document.Strings(d.Metadata, path) {
+			add(s)
 		}
 	}
 	var b strings.Builder

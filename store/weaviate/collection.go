@@ -16,6 +16,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/internal/document"
 	"github.com/vecbolt/vecbolt/store"
 	"github.com/vecbolt/vecbolt/text"
 )
@@ -85,16 +86,7 @@ func (c *collection) object(d *db.Document) (object, error) {
 	if t := c.schema.Text; t != nil {
 		var fields []string
 		for _, path := range t.Fields {
-			switch v, _ := filter.Lookup(d.Metadata, path); v := v.(type) {
-			case string:
-				fields = append(fields, v)
-			case []any:
-				for _, e := range v {
-					if s, ok := e.(string); ok {
-						fields = append(fields, s)
-					}
-				}
-			}
+			fields = slices.AppendSeq(fields, document.Strings(d.Metadata, path))
 		}
 		if len(fields) > 0 {
 			p["fields"] = fields
