@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"github.com/vecbolt/vecbolt/db"
-	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/internal/document"
 )
 
 // A Runner is a search method to evaluate.
@@ -333,20 +333,31 @@ func (s *Searcher) reached(ctx context.Context, ids []string) (map[string]bool, 
 			return nil, err
 		}
 		for i, d := range docs {
-			if d == nil {
-				continue
+			if d != nil {
+				reached[group[i]] = s.legs&Vector != 0 && len(d.Vector) > 0 || s.legs&Text != 0 && hasText(d, text)
 			}
-			has := s.legs&Vector != 0 && len(d.Vector) > 0 || s.legs&Text != 0 && d.Text != ""
-			for j := 0; !has && s.legs&Text != 0 && text != nil && j < len(text.Fields); j++ {
-				v, _ := filter.Lookup(d.Metadata, text.Fields[j])
-				list, isList := v.([]any)
-				words, isText := v.(string)
-				has = isText && words != "" || isList && len(list) > 0
-			}
-			reached[group[i]] = has
 		}
 	}
 	return reached, nil
+}
+
+// hasText reports whether a text index holds anything of a document. A nil index holds its text
+// alone.
+func hasText(d *db.Document, index *db.TextIndex) bool {
+	if d.Text != "" {
+		return true
+	}
+	if index == nil {
+		return false
+	}
+	for _, field := range index.Fields {
+		for s := range document.Strings(d.Metadata, field) {
+			if s != "" {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func idSet(docs []Scored) map[string]bool {

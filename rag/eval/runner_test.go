@@ -221,6 +221,7 @@ func TestNothingToSearchBy(t *testing.T) {
 	_, err := c.Upsert(t.Context(), db.Document{ID: "found", Text: "north"}, db.Document{ID: "other", Text: "south"},
 		db.Document{ID: "empty", Metadata: db.Metadata{"title": "", "tags": []any{}}},
 		db.Document{ID: "number", Metadata: db.Metadata{"title": 7}},
+		db.Document{ID: "numbers", Metadata: db.Metadata{"tags": []any{7, 8}}},
 		db.Document{ID: "tagged", Metadata: db.Metadata{"tags": []any{"east"}}})
 	if err != nil {
 		t.Fatal(err)
@@ -231,8 +232,8 @@ func TestNothingToSearchBy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := s.Diagnose(t.Context(), eval.Qrels{"q": {"found": 1, "other": 1, "empty": 1, "number": 1, "tagged": 1}}, run, queries, 10)
-	if err != nil || d.Found != 1 || d.RankedLow != 2 || d.NotInCorpus != 2 {
+	d, err := s.Diagnose(t.Context(), eval.Qrels{"q": {"found": 1, "other": 1, "empty": 1, "number": 1, "numbers": 1, "tagged": 1}}, run, queries, 10)
+	if err != nil || d.Found != 1 || d.RankedLow != 2 || d.NotInCorpus != 3 {
 		t.Errorf("%+v, %v", d, err)
 	}
 }
