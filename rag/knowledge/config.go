@@ -557,12 +557,12 @@ func (e *Engine) Configure(ctx context.Context, name string, set map[string]any)
 	if _, err := os.Stat(e.database(c)); err != nil || language(c) == language(before) {
 		return c, e.save(c)
 	}
-	return c, e.respeak(ctx, c)
+	return c, e.changeLanguage(ctx, c)
 }
 
-// respeak saves a configuration with another language, and changes the text index. The lock
+// changeLanguage saves a configuration with another language, and changes the text index. The lock
 // toConfigure is held.
-func (e *Engine) respeak(ctx context.Context, c Config) (err error) {
+func (e *Engine) changeLanguage(ctx context.Context, c Config) (err error) {
 	unlock, err := e.lock(ctx, c.Name, toLearn, false) // a run of Learn may wait for this one to end
 	if err != nil {
 		return err
@@ -577,41 +577,44 @@ func (e *Engine) respeak(ctx context.Context, c Config) (err error) {
 	if err := e.save(c); err != nil {
 		return err
 	}
-	l := &learner{Engine: e, ctx: ctx, config: c, o: LearnOptions{Set: map[string]any{"language": c.Language}}}
-	files, err := vdb.Collection(filesName)
-	if errors.Is(err, db.ErrNotFound) {
-		return nil // never learnt: the first Learn makes the index
-	}
-	if err != nil {
-		return fmt.Errorf("knowledge: configure %q: %w", c.Name, err)
-	}
-	err = func() error {
-		info, err := files.Info()
-		if err != nil {
-			return err
-		}
-		_, current, ok := pinnedConfig(info.Metadata)
-		if !ok {
-			return nil
-		}
-		if l.chunks, err = vdb.Collection(current); err != nil {
-			return err
-		}
-		chunks, err := l.chunks.Info()
-		if err != nil {
-			return err
-		}
-		if err := l.speak(info, chunks.Schema.Text); err != nil {
-			return err
-		}
-		m := maps.Clone(info.Metadata)
-		m[spoken] = language(c)
-		return files.SetMetadata(ctx, m)
-	}()
-	if err != nil {
+	if err := e.changeTextIndex(ctx, vdb, c); err != nil {
 		return fmt.Errorf("knowledge: configure %q: %w", c.Name, err)
 	}
 	return nil
+}
+
+// changeTextIndex gives the text index of a base the language of a configuration. A base that was
+// never learnt has no index: the first Learn makes it.
+func (e *Engine) changeTextIndex(ctx context.Context, vdb *db.DB, c Config) error {
+	files, err := vdb.Collection(filesName)
+	if errors.Is(err, db.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	info, err := files.Info()
+	if err != nil {
+		return err
+	}
+	_, current, ok := pinnedConfig(info.Metadata)
+	if !ok {
+		return nil
+	}
+	l := &learner{Engine: e, ctx: ctx, config: c, o: LearnOptions{Set: map[string]any{"language": c.Language}}}
+	if l.chunks, err = vdb.Collection(current); err != nil {
+		return err
+	}
+	chunks, err := l.chunks.Info()
+	if err != nil {
+		return err
+	}
+	if err := l.setLanguage(info, chunks.Schema.Text); err != nil {
+		return err
+	}
+	m := maps.Clone(info.Metadata)
+	m[learntLanguage] = language(c)
+	return files.SetMetadata(ctx, m)
 }
 
 // otherLengths is the error of a configuration that would add vectors of other lengths to a base.

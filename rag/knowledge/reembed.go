@@ -279,7 +279,7 @@ func (r *Reembedding) finish(l *learner, o ReembedOptions, old *reader, c Config
 		return err
 	}
 	m := pin(l.config.embedding(), chunksName)
-	for _, field := range []string{learntAt, rooted, spoken, brokenFiles} {
+	for _, field := range []string{learntAt, rooted, learntLanguage, brokenFiles} {
 		if value, ok := files.Metadata[field]; ok {
 			m[field] = value
 		}
