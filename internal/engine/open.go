@@ -258,37 +258,76 @@ func (db *Engine) hasLog() (bool, error) {
 	return slices.ContainsFunc(names, func(n string) bool { return strings.HasSuffix(n, ".wal") }), err
 }
 
-// load builds a version from meta.bolt and the segments. It reuses segments
-// that are open already.
-func (db *Engine) load(store *meta.Store) (err error) {
-	v := &Version{Views: map[uint32]*View{}, Names: map[string]uint32{}}
-	type stored struct {
-		info segment.Info
-		dead map[int][]uint64
+// load builds a version from meta.bolt and the segments. It reuses segments that are open already.
+func (db *Engine) load(store *meta.Store) error {
+	c, err := readCatalogue(store)
+	if err != nil {
+		return err
 	}
-	var segments []stored
-	var state meta.State
-	defs := map[uint32]*Definition{}
-	err = store.View(func(tx *meta.Tx) (err error) {
-		if state, err = tx.State(); err != nil {
+	switch {
+	case db.Cur == nil:
+		db.Identity = c.state.DB
+	case db.Identity != c.state.DB: // its segments are sound, but not of this database
+		return fmt.Errorf("%w: %q has database %x now, not %x: open it again",
+			ErrReplaced, db.Dir, c.state.DB, db.Identity)
+	}
+	ids := &db.ids
+	if db.Folder == nil || db.Cur == nil {
+		db.State = c.state
+	} else {
+		ids = new(KnownIDs)
+	}
+	open, err := db.openSegments(c)
+	if err != nil {
+		return err
+	}
+	db.nextNum, db.nextColl = c.state.NextDoc, c.state.NextCollection
+	db.outcomes.known(c.state.Applied)
+	db.Segments, db.stored = open, c.defs
+	db.publish(&Version{
+		Views: c.views, Names: c.names, LSN: c.state.Applied, Applied: c.state.Applied, nextNum: c.state.NextDoc,
+		Files: newFileSet(store, ids, open),
+	})
+	return nil
+}
+
+// A catalogue is the part of meta.bolt that a version is built from.
+type catalogue struct {
+	state    meta.State
+	defs     map[uint32]*Definition // nil: dropped, its documents wait for removal
+	names    map[string]uint32
+	views    map[uint32]*View // openSegments adds their parts
+	segments []storedSegment
+}
+
+// A storedSegment is a segment as meta.bolt records it.
+type storedSegment struct {
+	info segment.Info
+	dead map[int][]uint64 // see bitset.FromChunks
+}
+
+func readCatalogue(store *meta.Store) (*catalogue, error) {
+	c := &catalogue{defs: map[uint32]*Definition{}, names: map[string]uint32{}, views: map[uint32]*View{}}
+	return c, store.View(func(tx *meta.Tx) (err error) {
+		if c.state, err = tx.State(); err != nil {
 			return err
 		}
 		colls, err := tx.Collections()
 		if err != nil {
 			return err
 		}
-		for _, c := range colls {
-			if c.Name == "" {
-				defs[c.ID] = nil // dropped: its documents wait for removal
+		for _, coll := range colls {
+			if coll.Name == "" {
+				c.defs[coll.ID] = nil
 				continue
 			}
-			def, err := DecodeDefinition(c.ID, c.Schema)
+			def, err := DecodeDefinition(coll.ID, coll.Schema)
 			if err != nil {
 				return &fileformat.CorruptError{File: MetaName, Offset: -1, Err: err}
 			}
-			defs[c.ID] = def
-			v.Names[def.Name] = c.ID
-			v.Views[c.ID] = &View{Def: def, Count: int(c.IDs)}
+			c.defs[coll.ID] = def
+			c.names[def.Name] = coll.ID
+			c.views[coll.ID] = &View{Def: def, Count: int(coll.IDs)}
 		}
 		infos, err := tx.Segments()
 		if err != nil {
@@ -299,26 +338,15 @@ func (db *Engine) load(store *meta.Store) (err error) {
 			if err != nil {
 				return err
 			}
-			segments = append(segments, stored{info, dead})
+			c.segments = append(c.segments, storedSegment{info, dead})
 		}
 		return nil
 	})
-	if err != nil {
-		return err
-	}
-	switch {
-	case db.Cur == nil:
-		db.Identity = state.DB
-	case db.Identity != state.DB: // its segments are sound, but not of this database
-		return fmt.Errorf("%w: %q has database %x now, not %x: open it again",
-			ErrReplaced, db.Dir, state.DB, db.Identity)
-	}
-	ids := &db.ids
-	if db.Folder == nil || db.Cur == nil {
-		db.State = state
-	} else {
-		ids = new(KnownIDs)
-	}
+}
+
+// openSegments opens the segments of a catalogue, except those that are open already, and adds them
+// to its views. After an error, none is open that was not before.
+func (db *Engine) openSegments(c *catalogue) (_ map[uint64]*OpenSegment, err error) {
 	open, fresh := map[uint64]*OpenSegment{}, []*OpenSegment(nil)
 	defer func() {
 		if err != nil {
@@ -327,31 +355,25 @@ func (db *Engine) load(store *meta.Store) (err error) {
 			}
 		}
 	}()
-	for _, s := range segments {
-		w := v.Views[s.info.Collection]
-		if w == nil {
-			return &fileformat.CorruptError{File: MetaName, Offset: -1,
+	for _, s := range c.segments {
+		view := c.views[s.info.Collection]
+		if view == nil {
+			return nil, &fileformat.CorruptError{File: MetaName, Offset: -1,
 				Err: fmt.Errorf("segment %d belongs to unknown collection %d", s.info.ID, s.info.Collection)}
 		}
 		dead := bitset.FromChunks(s.dead)
 		seg := db.Segments[s.info.ID]
 		if seg == nil || seg.Info != s.info {
-			if seg, err = db.openSegment(s.info, w.Def.Schema.Metric, dead); err != nil {
-				return err
+			if seg, err = db.openSegment(s.info, view.Def.Schema.Metric, dead); err != nil {
+				return nil, err
 			}
 			fresh = append(fresh, seg)
 		}
 		seg.dead = dead
 		open[s.info.ID] = seg
-		w.Parts = append(w.Parts, seg.part(dead))
+		view.Parts = append(view.Parts, seg.part(dead))
 	}
-	v.LSN, v.Applied, v.nextNum = state.Applied, state.Applied, state.NextDoc
-	db.nextNum, db.nextColl = state.NextDoc, state.NextCollection
-	db.outcomes.known(state.Applied)
-	db.Segments, db.stored = open, defs
-	v.Files = newFileSet(store, ids, open)
-	db.publish(v)
-	return nil
+	return open, nil
 }
 
 func (db *Engine) wipe(dir string) error {
