@@ -20,108 +20,135 @@ const reinsertShare = 20
 // that, recall falls slowly over hundreds of merges. A node that loses neighbours keeps the rest
 // and selects more among the neighbours of all of them (after Singh et al., "FreshDiskANN", 2021).
 func (b *builder) mergeBase(base *Graph, rows []int32) (fresh int, ok bool, err error) {
-	n := b.Len()
-	if len(rows) != base.Len() {
-		return 0, false, fmt.Errorf("graph: %d new places for the %d rows of the base", len(rows), base.Len())
+	m := &merger{builder: b, base: base}
+	if err := m.match(rows); err != nil {
+		return 0, false, err
 	}
-	// owner is the node of each row; taken marks the rows that come from the base.
-	owner, taken := make([]uint32, n), make([]bool, n)
-	for _, node := range b.order {
-		for row := node; row != none; row = b.duplicates[row] {
+	isNew := func(node uint32) bool { return m.from[node] == none }
+	old := slices.DeleteFunc(slices.Clone(b.order), isNew)
+	if 2*len(old) < len(b.order) {
+		return 0, false, nil
+	}
+	recent := slices.DeleteFunc(slices.Clone(b.order), func(node uint32) bool { return !isNew(node) })
+	b.order = append(old, recent...)
+	again := len(old) / reinsertShare
+	old = old[:len(old)-again]
+	return len(recent) + again, true, b.each(len(old), func(w *workerScratch, i int) error {
+		return m.takeOver(w, old[i])
+	})
+}
+
+// A merger takes over the nodes of an earlier graph.
+type merger struct {
+	*builder
+	base *Graph
+	// replacement has the node here of each node of the base, or none. Nodes of the base whose rows
+	// now have equal codes share one.
+	replacement []uint32
+	from        []uint32 // the node of the base for each node here, or none
+}
+
+// match finds the nodes that both graphs have. Row i of the base is now row rows[i].
+func (m *merger) match(rows []int32) error {
+	n, base := m.Len(), m.base
+	if len(rows) != base.Len() {
+		return fmt.Errorf("graph: %d new places for the %d rows of the base", len(rows), base.Len())
+	}
+	owner := make([]uint32, n) // the node of each row
+	for _, node := range m.order {
+		for row := node; row != none; row = m.duplicates[row] {
 			owner[row] = node
 		}
 	}
+	taken := make([]bool, n) // rows that come from the base
 	for i, row := range rows {
 		if row >= 0 {
 			if int(row) >= n || taken[row] {
-				return 0, false, fmt.Errorf("graph: row %d of the base cannot be row %d of %d", i, row, n)
+				return fmt.Errorf("graph: row %d of the base cannot be row %d of %d", i, row, n)
 			}
 			taken[row] = true
 		}
 	}
-	// replacement maps a node of the base to its node here. Nodes of the base whose rows now have
-	// equal codes share one.
-	replacement := make([]uint32, base.Len())
-	from := make([]uint32, n) // the node of the base for each node here
-	for i := range from {
-		from[i] = none
-	}
+	m.replacement = slices.Repeat([]uint32{none}, base.Len())
+	m.from = slices.Repeat([]uint32{none}, n)
 	inner := make([]bool, base.Len()) // duplicates of an earlier row
-	for i := range replacement {
-		replacement[i] = none
+	for i := range m.replacement {
 		if inner[i] {
 			continue
 		}
 		for row := uint32(i); row != none; {
-			if rows[row] >= 0 && replacement[i] == none {
-				replacement[i] = owner[rows[row]]
+			if rows[row] >= 0 && m.replacement[i] == none {
+				m.replacement[i] = owner[rows[row]]
 			}
+			var err error
 			if row, err = base.duplicate(row); err != nil {
-				return 0, false, err
+				return err
 			}
 			if row != none {
 				inner[row] = true
 			}
 		}
-		if replacement[i] != none && from[replacement[i]] == none {
-			from[replacement[i]] = uint32(i)
+		if here := m.replacement[i]; here != none && m.from[here] == none {
+			m.from[here] = uint32(i)
 		}
 	}
-	old := slices.DeleteFunc(slices.Clone(b.order), func(node uint32) bool { return from[node] == none })
-	if 2*len(old) < len(b.order) {
-		return 0, false, nil
+	return nil
+}
+
+// takeOver gives a node the neighbours that it has in the base. It replaces those that are gone by
+// neighbours of all of them.
+func (m *merger) takeOver(w *workerScratch, node uint32) error {
+	neighbours, err := m.baseNeighbours(m.from[node])
+	if err != nil {
+		return err
 	}
-	recent := slices.DeleteFunc(slices.Clone(b.order), func(node uint32) bool { return from[node] != none })
-	b.order = append(old, recent...)
-	again := len(old) / reinsertShare
-	old = old[:len(old)-again]
-	return len(recent) + again, true, b.each(len(old), func(w *workerScratch, i int) error {
-		me := old[i]
-		its, err := base.neighbours(from[me])
-		if err != nil {
-			return err
+	w.buf.start(m.Len(), connectEF, 0, 0)
+	w.buf.visited.Set(int(node))
+	w.chosen = w.chosen[:0]
+	lost := 0
+	for _, id := range neighbours {
+		if here := m.replacement[id]; here == none {
+			lost++
+		} else if !w.buf.visited.Has(int(here)) {
+			w.buf.visited.Set(int(here))
+			w.chosen = append(w.chosen, here)
 		}
-		w.buf.start(n, connectEF, 0, 0)
-		w.buf.visited.Set(int(me))
-		w.chosen = w.chosen[:0]
-		lost := 0
-		for _, id := range its[:count(its)] {
-			if id >= uint32(base.Len()) {
-				return corrupt(base.geo.nodes, "neighbour %d of %d rows", id, base.Len())
-			}
-			if h := replacement[id]; h == none {
-				lost++
-			} else if !w.buf.visited.Has(int(h)) {
-				w.buf.visited.Set(int(h))
-				w.chosen = append(w.chosen, h)
-			}
-		}
-		if lost == 0 {
-			copy(b.links(me)[:], w.chosen)
-			return nil
-		}
+	}
+	if lost > 0 {
 		w.buf.ids = w.buf.ids[:0]
-		for _, via := range its[:count(its)] {
-			its, err := base.neighbours(via)
+		for _, via := range neighbours {
+			further, err := m.baseNeighbours(via)
 			if err != nil {
 				return err
 			}
-			for _, id := range its[:count(its)] {
-				if id >= uint32(base.Len()) {
-					return corrupt(base.geo.nodes, "neighbour %d of %d rows", id, base.Len())
-				}
-				if h := replacement[id]; h != none && !w.buf.visited.Has(int(h)) {
-					w.buf.visited.Set(int(h))
-					w.buf.ids = append(w.buf.ids, h)
+			for _, id := range further {
+				if here := m.replacement[id]; here != none && !w.buf.visited.Has(int(here)) {
+					w.buf.visited.Set(int(here))
+					w.buf.ids = append(w.buf.ids, here)
 				}
 			}
 		}
-		simd.LoadVector(&w.self, b.record(me))
+		simd.LoadVector(&w.self, m.record(node))
 		w.scores = slices.Grow(w.scores[:0], len(w.buf.ids))[:len(w.buf.ids)]
-		simd.GatherL2(w.scores, &w.self, b.records, w.buf.ids)
+		simd.GatherL2(w.scores, &w.self, m.records, w.buf.ids)
 		w.buf.pool.offerAll(w.buf.ids, w.scores, math.MaxFloat32)
-		b.choose(w, w.buf.pool.rows, len(w.chosen)+lost)
-		copy(b.links(me)[:], w.chosen)
-		return nil
-	})
+		m.choose(w, w.buf.pool.rows, len(w.chosen)+lost)
+	}
+	copy(m.links(node)[:], w.chosen)
+	return nil
+}
+
+// baseNeighbours returns the neighbours of a node of the base, all of them rows of it.
+func (m *merger) baseNeighbours(node uint32) ([]uint32, error) {
+	all, err := m.base.neighbours(node)
+	if err != nil {
+		return nil, err
+	}
+	ids := all[:count(all)]
+	for _, id := range ids {
+		if id >= uint32(m.base.Len()) {
+			return nil, corrupt(m.base.geo.nodes, "neighbour %d of %d rows", id, m.base.Len())
+		}
+	}
+	return ids, nil
 }
