@@ -114,6 +114,17 @@ func (c *columnBuilder) append(out []byte, rows int, role uint8) ([]byte, entry)
 		return p.from.firstString, p.from.strings,
 			func(i int) string { return text[p.from.offsets[i]:p.from.offsets[i+1]] }
 	}))
+	out = x.appendStrings(out, strings)
+
+	for _, bit := range number(&n, specials[late:]) {
+		x.specials |= bit
+	}
+	return c.appendCodes(out, &x, n.codes, rows), x
+}
+
+// appendStrings appends the offsets of strings and their bytes.
+func (x *entry) appendStrings(out []byte, strings []string) []byte {
+	le := binary.LittleEndian
 	x.strings = uint32(len(strings))
 	if len(strings) > 0 {
 		out = le.AppendUint64(out, 0)
@@ -125,15 +136,16 @@ func (c *columnBuilder) append(out []byte, rows int, role uint8) ([]byte, entry)
 	for _, v := range strings {
 		out = append(out, v...)
 	}
-	out = pad(out)
+	return pad(out)
+}
 
-	for _, bit := range number(&n, specials[late:]) {
-		x.specials |= bit
-	}
-
+// appendCodes appends the codes of the rows, in the layout that takes less space. by has the code
+// of each id.
+func (c *columnBuilder) appendCodes(out []byte, x *entry, by []uint32, rows int) []byte {
+	le := binary.LittleEndian
 	x.layout, x.codes = layoutSparse, uint64(len(c.ids))
 	width := codeWidth(x.top())
-	if role == roleValue && uint64(rows)*width <= x.codes*(width+4) {
+	if x.role == roleValue && uint64(rows)*width <= x.codes*(width+4) {
 		x.layout, x.codes = layoutDense, uint64(rows)
 	}
 	if x.layout == layoutSparse {
@@ -150,7 +162,7 @@ func (c *columnBuilder) append(out []byte, rows int, role uint8) ([]byte, entry)
 		if x.layout == layoutDense {
 			at = int(c.row(i))
 		}
-		switch code := n.codes[id]; width {
+		switch code := by[id]; width {
 		case 1:
 			codes[at] = uint8(code)
 		case 2:
@@ -159,7 +171,7 @@ func (c *columnBuilder) append(out []byte, rows int, role uint8) ([]byte, entry)
 			le.PutUint32(codes[4*at:], code)
 		}
 	}
-	return pad(out), x
+	return pad(out)
 }
 
 // row returns the row of ids[i].
