@@ -7,10 +7,14 @@ import (
 
 // Geometry of the blocks that Estimate reads.
 const (
-	BlockPoints = 32  // points in a block
-	blockHead   = 256 // bytes of the factors of a block
-	MaxSign     = 4096
+	BlockPoints = 32   // points in a block
+	MaxSign     = 4096 // elements of a point
+	blockHead   = 256  // bytes of the factors of a block
 )
+
+// PaddedDim returns the length of the vectors that Table.Set, PackSigns and Estimate take for
+// points of dim elements: the next multiple of 16. Zeros fill them up.
+func PaddedDim(dim int) int { return (dim + 15) &^ 15 }
 
 // BlockSize returns the bytes of a block of points of dim elements, a multiple of 16.
 func BlockSize(dim int) int { return blockHead + 4*dim }

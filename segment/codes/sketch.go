@@ -61,18 +61,15 @@ func rotationOf(dim int) *simd.Rotation {
 	return r.(*simd.Rotation)
 }
 
-// width returns the length of rotated vectors, which zeros fill up.
-func width(dim int) int { return (dim + 15) &^ 15 }
-
 // Sketch makes the sketches of all rows, unless they are there or have too few elements. From then
 // on queries may use them: see Query.Estimate. It calls pause every fraction of a millisecond, and
 // returns its error, or one that means damaged bytes.
 func (c *Codes) Sketch(pause func() error) error {
 	dim := c.Dim()
-	if dim < sketchDim || width(dim) > simd.MaxSign || c.sketches.Load() != nil {
+	if dim < sketchDim || simd.PaddedDim(dim) > simd.MaxSign || c.sketches.Load() != nil {
 		return nil
 	}
-	n := width(dim)
+	n := simd.PaddedDim(dim)
 	blocks := (c.Len() + simd.BlockPoints - 1) / simd.BlockPoints
 	per := simd.BlockSize(n) / 4
 	words := make([]uint32, blocks*per)
@@ -156,7 +153,7 @@ func (q *Query) Estimate(vec []float32) bool {
 	}
 	dim, metric := q.c.Dim(), q.c.head.ident.Metric
 	e := &estimate{add: -q.base}
-	p := simd.Make(width(dim))
+	p := simd.Make(simd.PaddedDim(dim))
 	copy(p, vec)
 	if metric != fileformat.Dot {
 		factor := 1.0
@@ -212,7 +209,7 @@ func sketchesPay(kept, n, dim int) bool { return scanPays(4*kept, n, dim) }
 func (q *Query) likely(s *sketches, lo, hi int, set []uint64, cut float64, rows []int32) []int32 {
 	e, dim := q.estimate, q.c.Dim()
 	limit, slack := q.limit(cut), float32(e.slack(s, dim))
-	size := simd.BlockSize(width(dim))
+	size := simd.BlockSize(simd.PaddedDim(dim))
 	var below [likelyBlocks]uint32
 	for lo < hi {
 		first, n := lo/simd.BlockPoints, min((hi-lo+simd.BlockPoints-1)/simd.BlockPoints, len(below))

@@ -25,7 +25,7 @@ import (
 // rotated: no rotation changes a distance, so only the estimates need rotated points.
 
 // signs returns the length of the one-bit codes of points of dimension dim.
-func signs(dim int) int { return (dim + 15) &^ 15 }
+func signs(dim int) int { return simd.PaddedDim(dim) }
 
 // numbers returns the numbers at the end of a record that make a point of its codes.
 func numbers(tail []byte) (scale, extra float32) {
