@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/vecbolt/vecbolt/internal/bitset"
 	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/topk"
@@ -47,62 +48,73 @@ func (s *Search) planGraphs(p *Probe) {
 // planGraph decides whether a query searches the graph of a part, and says why.
 func (s *Search) planGraph(p *Probe, i int, g *graph.Graph) {
 	matched := p.MatchedIn(s.View, i)
-	because := func(format string, args ...any) {
-		p.Parts[i].reason = fmt.Sprintf(format, args...)
-	}
 	if matched <= p.Need {
 		p.Parts[i].reason = "no more rows match than are wanted"
 		return
 	}
-	w, raise := graphPlan{graph: g}, 1.0
-	if p.EF > 0 {
-		w.setting.EF = max(p.EF, p.Need)
-		w.recall = g.Recall(w.setting.EF, p.Need)
-	} else {
-		ok := false
-		w.recall = p.Recall
-		if filtered := p.Parts[i].Set != nil; p.Least > engine.NegInf {
-			w.setting, ok = g.SettingUpTo(w.recall, p.Need, filtered)
-		} else {
-			w.setting, ok = g.Setting(w.recall, p.Need, filtered)
-		}
-		if !ok {
-			if s.Trace != nil {
-				because("no setting of the graph was measured to reach a recall of %v", w.recall)
-			}
-			return
-		}
-		if !g.Covers(w.recall, p.Need, matched) {
-			p.Parts[i].reason = "the graph promises no recall among as many rows as the filter passes over"
-			return
-		}
-		if raise = s.View.Parts[i].Segment.Raise(); raise > 1 {
-			w.setting = w.setting.Times(raise)
-		}
+	w, raise, ok := s.chooseSetting(p, i, g, matched)
+	if !ok {
+		return
 	}
 	cost, scan := s.graphCost(p, i, w), s.ScanCost(p, i)
 	dear := cost > scan && !s.GraphAlways
 	if !dear {
 		p.Parts[i].plan = w
 	}
-	if s.Trace == nil { // nobody asks why
-		return
+	if s.Trace != nil {
+		p.Parts[i].reason = w.describe(raise, cost/scan, dear)
 	}
+}
+
+// chooseSetting returns the search of a graph that a query asks for, and the factor by which its
+// calibrated beam was raised. If the graph cannot keep the promise, ok is false, and the reason of
+// the part says why.
+func (s *Search) chooseSetting(p *Probe, i int, g *graph.Graph, matched int) (w graphPlan, raise float64, ok bool) {
+	w.graph = g
+	if p.EF > 0 {
+		w.setting.EF = max(p.EF, p.Need)
+		w.recall = g.Recall(w.setting.EF, p.Need)
+		return w, 1, true
+	}
+	w.recall = p.Recall
+	if filtered := p.Parts[i].Set != nil; p.Least > engine.NegInf {
+		w.setting, ok = g.SettingUpTo(w.recall, p.Need, filtered)
+	} else {
+		w.setting, ok = g.Setting(w.recall, p.Need, filtered)
+	}
+	if !ok {
+		if s.Trace != nil {
+			p.Parts[i].reason = fmt.Sprintf("no setting of the graph was measured to reach a recall of %v", w.recall)
+		}
+		return w, 1, false
+	}
+	if !g.Covers(w.recall, p.Need, matched) {
+		p.Parts[i].reason = "the graph promises no recall among as many rows as the filter passes over"
+		return w, 1, false
+	}
+	if raise = s.View.Parts[i].Segment.Raise(); raise > 1 {
+		w.setting = w.setting.Times(raise)
+	}
+	return w, raise, true
+}
+
+// describe says what a search costs, as a share of a scan, and what it promises. dear: it costs
+// more, so the part is scanned.
+func (w graphPlan) describe(raise, cost float64, dear bool) string {
 	raised := ""
 	if raise > 1 {
 		raised = fmt.Sprintf(", %.3g times the calibrated one because queries found less than promised", raise)
 	}
 	if dear {
-		because("a beam search with %v%s would cost %.2g of a scan", w.setting, raised, cost/scan)
-	} else {
-		usual := ""
-		if v := w.setting.Usual(); v > 0 {
-			usual = fmt.Sprintf("; %.4g was measured for queries like the rows, and of the hardest kind "+
-				"%.2g %% found less than half", v, 100*w.setting.Poor())
-		}
-		because("a beam search with %v%s costs %.2g of a scan and promises a recall of %.4g%s",
-			w.setting, raised, cost/scan, w.recall, usual)
+		return fmt.Sprintf("a beam search with %v%s would cost %.2g of a scan", w.setting, raised, cost)
 	}
+	usual := ""
+	if v := w.setting.Usual(); v > 0 {
+		usual = fmt.Sprintf("; %.4g was measured for queries like the rows, and of the hardest kind "+
+			"%.2g %% found less than half", v, 100*w.setting.Poor())
+	}
+	return fmt.Sprintf("a beam search with %v%s costs %.2g of a scan and promises a recall of %.4g%s",
+		w.setting, raised, cost, w.recall, usual)
 }
 
 // graphCost returns the expected cost of a graph search of a part, in the unit of ScanCost.
@@ -263,20 +275,7 @@ func (s *Search) searchGraph(ctx context.Context, j *graphJob, memory *graphScra
 	query.Cold(watch.Cold)
 	rows, stats, err := query.Find(q.Need, w.setting, set, &memory.buf)
 	if errors.Is(err, graph.ErrFar) {
-		// The rows near the query do not match, so the promise does not hold:
-		// search again, for more rows.
-		more, setting, ok := w.graph.Longer(w.recall, q.Need, stats)
-		if raise := part.Segment.Raise(); raise > 1 {
-			setting = setting.Times(raise)
-		}
-		longer := graphPlan{graph: w.graph, setting: setting}
-		if ok && (s.graphCost(q, i, longer) <= s.ScanCost(q, i) || s.GraphAlways) {
-			before := stats
-			query.Guard(more, setting, matched)
-			rows, stats, err = query.Find(more, setting, set, &memory.buf)
-			stats.Estimated += before.Estimated
-			stats.Sketched += before.Sketched
-		}
+		rows, stats, err = s.searchLonger(j, memory, set, rows, stats)
 	}
 	if err == nil && watch.Look && !watch.Cold {
 		err = w.graph.VerifyOne()
@@ -318,6 +317,29 @@ func (s *Search) searchGraph(ctx context.Context, j *graphJob, memory *graphScra
 	}
 	q.Parts[i].plan, q.Parts[i].reason = graphPlan{}, why
 	return nil
+}
+
+// searchLonger searches again, for more rows, after a search that found that the rows near the
+// query do not match: its promise does not hold. rows and stats are of that search, and stay if
+// another one would cost more than a scan.
+func (s *Search) searchLonger(
+	j *graphJob, memory *graphScratch, set bitset.Set, rows []uint32, stats graph.Stats,
+) ([]uint32, graph.Stats, error) {
+	q, i := j.query, j.part
+	w, part := q.Parts[i].plan, s.View.Parts[i]
+	more, setting, ok := w.graph.Longer(w.recall, q.Need, stats)
+	if raise := part.Segment.Raise(); raise > 1 {
+		setting = setting.Times(raise)
+	}
+	longer := graphPlan{graph: w.graph, setting: setting}
+	if !ok || s.graphCost(q, i, longer) > s.ScanCost(q, i) && !s.GraphAlways {
+		return rows, stats, graph.ErrFar
+	}
+	memory.query.Guard(more, setting, q.MatchedIn(s.View, i))
+	rows, all, err := memory.query.Find(more, setting, set, &memory.buf)
+	all.Estimated += stats.Estimated
+	all.Sketched += stats.Sketched
+	return rows, all, err
 }
 
 // score computes the true scores of rows of a part and returns the p.Need best, best first, in the
