@@ -34,10 +34,10 @@ const Memory = engine.Memory // ":memory:"
 // leads. Open fails with ErrLocked when a process excludes this one, and on Windows, where
 // one process writes or any number read. See Options.Exclusive.
 //
-// Memory as dir opens a new, empty database in memory, with the same engine: every such database is
-// one of its own, and Close discards it. Backup can save it. Its files have no names and vanish
-// with the process. On Linux they are memory; elsewhere they are unlinked temporary files, which
-// the system may write to disk when memory is short.
+// Memory as dir opens a new, empty database in memory, with the same engine. Every call opens
+// another one, and Close discards it. Backup can save it. Its files have no names and vanish with
+// the process. On Linux they are memory; elsewhere they are unlinked temporary files, which the
+// system may write to disk when memory is short.
 func Open(dir string, opts *Options) (*DB, error) {
 	var o Options
 	if opts != nil {

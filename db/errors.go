@@ -9,15 +9,15 @@ import (
 // The errors that callers tell apart with errors.Is.
 var (
 	// ErrClosed is returned by every method of a database, a snapshot or a
-	// collection whose database or snapshot has been closed. Writes also return it if
-	// the directory was removed, renamed or given another database while this process
-	// followed: it reads the former one, and has to open the directory again.
+	// collection whose database or snapshot has been closed. Writes of a process that
+	// follows also return it after the directory was removed, renamed or given another
+	// database. Its reads still see the former database. Open the directory again.
 	ErrClosed = engine.ErrClosed
 
 	// ErrLocked is returned by Open when another process has the database open in a way
-	// that excludes this one: see Options.Exclusive. It is also returned by calls that
-	// only the leading process can run, and by those that have waited 10 s for a leading
-	// process that is stopped, where this one cannot take its place.
+	// that excludes this one: see Options.Exclusive. Calls that only the leading process
+	// can run return it in other processes. Calls that need the leading process return it
+	// if that is stopped, this one cannot take its place, and 10 s have passed.
 	ErrLocked = engine.ErrLocked
 
 	// ErrReadOnly is returned by writes to a database that was opened
@@ -57,12 +57,12 @@ var (
 	// reads go on, and writes succeed again once there is room.
 	ErrNoSpace = engine.ErrNoSpace
 
-	// ErrUnknown is returned when the disk failed while a write was being made durable:
-	// the next Open decides whether the write survives. Until then the database answers
-	// reads and refuses writes. It is also returned for a write that was on its way to the
-	// leading process when that ended, or the context did, if no process can tell what became
-	// of it: it took effect as a whole or not at all, which a read tells, and the database
-	// takes further writes.
+	// ErrUnknown is returned when the outcome of a write is not known, for two reasons.
+	// The disk failed while the write was being made durable: the next Open decides whether
+	// it survives, and until then the database answers reads and refuses writes. Or the write
+	// was on its way to the leading process when that process or the context ended, and no
+	// process can tell its outcome: it took effect as a whole or not at all, and a read shows
+	// which. The database takes further writes.
 	ErrUnknown = engine.ErrUnknown
 
 	// ErrCorrupt is matched by every *CorruptError.

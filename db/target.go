@@ -56,9 +56,9 @@ func targetOf(t Target) (query.Target, error) {
 type Accuracy interface{ isAccuracy() }
 
 // A Recall is the share of the true answer that is enough, above 0 and up to 1. It is a promise
-// about the mean over queries, of those that resemble the stored vectors and of those that do not,
-// such as questions to passages or means of examples. Queries of the first kind find more. The
-// answer is exact where an exact one costs no more. Recall(0) means DefaultRecall.
+// about the mean over queries of one kind: queries that resemble the stored vectors, and others,
+// such as questions to passages or means of examples. Queries that resemble the vectors find more.
+// The answer is exact where an exact one costs no more. Recall(0) means DefaultRecall.
 type Recall float64
 
 const (
@@ -71,8 +71,8 @@ const (
 // An EF is the beam width of a graph search, the parameter ef of HNSW (Malkov and Yashunin, TPAMI
 // 2020): the number of candidates that it keeps, at least 1. It asks for no recall; Result.Recall
 // is the recall that calibration measured at this width. For a query that is farther from the rows
-// than any that calibration has asked, Result.Recall is 0: none is known. A Recall has such queries
-// answered by a scan.
+// than any that calibration has asked, Result.Recall is 0: none is known. With a Recall, a scan
+// answers such queries.
 type EF int
 
 func (Recall) isAccuracy() {}

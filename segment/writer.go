@@ -64,7 +64,7 @@ func maxNorm(invs []float32) float32 {
 type Writer struct {
 	fs    *vfs.FS
 	file  *vfs.File // nil once closed
-	name  string    // of the file as it is now; empty when it is not ours any more
+	name  string    // of the file as it is now; empty when it is no longer ours
 	head  header
 	docs  []uint64
 	invs  []float32

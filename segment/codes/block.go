@@ -56,7 +56,7 @@ func newBlock(ident Ident, rows Source, nibbles bool, mean []float32, like *Code
 }
 
 // On returns the query for a block of codes with the same mean, see NewBlock, at a small part of
-// the cost of preparing it anew.
+// the cost of preparing it again.
 func (q *Query) On(c *Codes) *Query {
 	if c == q.c {
 		return q
