@@ -209,12 +209,9 @@ func (s *Server) dropCollection(w http.ResponseWriter, r *http.Request, c *db.Co
 // renameCollection renames a collection: {"name": "..."}.
 func (s *Server) renameCollection(w http.ResponseWriter, r *http.Request, c *db.Collection) error {
 	var name string
-	err := s.object(w, r, func(key string, v *docjson.Reader) (err error) {
-		if key != "name" {
-			return unknown(key, "name")
-		}
+	_, err := s.field(w, r, "name", func(v *docjson.Reader) (err error) {
 		name, err = v.String()
-		return named(key, err)
+		return err
 	})
 	if err == nil {
 		err = s.newName(name)
@@ -236,15 +233,11 @@ func (s *Server) renameCollection(w http.ResponseWriter, r *http.Request, c *db.
 // index; null or false drops it.
 func (s *Server) setTextIndex(w http.ResponseWriter, r *http.Request, c *db.Collection) error {
 	var index *db.TextIndex
-	given := false
-	err := s.object(w, r, func(key string, v *docjson.Reader) (err error) {
-		if key != "text_index" {
-			return unknown(key, "text_index")
-		}
-		if given = true; !v.Null() {
+	given, err := s.field(w, r, "text_index", func(v *docjson.Reader) (err error) {
+		if !v.Null() {
 			index, err = readTextIndex(v)
 		}
-		return named(key, err)
+		return err
 	})
 	if err == nil && !given {
 		err = rest.Errorf(http.StatusBadRequest, "'text_index' is required; null drops it")
@@ -261,14 +254,9 @@ func (s *Server) setTextIndex(w http.ResponseWriter, r *http.Request, c *db.Coll
 // setIndex changes the index over the vectors of a collection: {"index": "small"}.
 func (s *Server) setIndex(w http.ResponseWriter, r *http.Request, c *db.Collection) error {
 	var index db.Index
-	given := false
-	err := s.object(w, r, func(key string, v *docjson.Reader) (err error) {
-		if key != "index" {
-			return unknown(key, "index")
-		}
-		given = true
+	given, err := s.field(w, r, "index", func(v *docjson.Reader) (err error) {
 		index, err = readIndex(v)
-		return named(key, err)
+		return err
 	})
 	if err == nil && !given {
 		err = rest.Errorf(http.StatusBadRequest, "'index' is required: fast, small or none")
@@ -298,12 +286,9 @@ func answerCollection(w http.ResponseWriter, status int, c *db.Collection) error
 // setMetadata replaces the metadata: {"metadata": {...}}.
 func (s *Server) setMetadata(w http.ResponseWriter, r *http.Request, c *db.Collection) error {
 	var meta db.Metadata
-	err := s.object(w, r, func(key string, v *docjson.Reader) (err error) {
-		if key != "metadata" {
-			return unknown(key, "metadata")
-		}
+	_, err := s.field(w, r, "metadata", func(v *docjson.Reader) (err error) {
 		meta, err = v.Metadata()
-		return named(key, err)
+		return err
 	})
 	if err == nil && meta == nil {
 		err = rest.Errorf(http.StatusBadRequest, "Metadata is required")

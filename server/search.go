@@ -139,13 +139,9 @@ func (s *Server) searchBatch(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	var queries []query
-	given, hits := false, 0
-	err := s.object(w, r, func(key string, v *docjson.Reader) error {
-		if key != "queries" {
-			return unknown(key, "queries")
-		}
-		given = true
-		return named(key, v.Array(func() error {
+	hits := 0
+	given, err := s.field(w, r, "queries", func(v *docjson.Reader) error {
+		return v.Array(func() error {
 			if len(queries) == s.limits.Queries {
 				return tooMany("queries", s.limits.Queries)
 			}
@@ -159,7 +155,7 @@ func (s *Server) searchBatch(w http.ResponseWriter, r *http.Request) error {
 			}
 			queries = append(queries, q)
 			return err
-		}))
+		})
 	})
 	if err == nil && !given {
 		err = missing("queries")

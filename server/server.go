@@ -544,6 +544,20 @@ func (s *Server) object(w http.ResponseWriter, r *http.Request,
 	return docjson.ReadObject(body, member)
 }
 
+// field reads a body that is a JSON object with one field at most, and reports whether it is there.
+func (s *Server) field(
+	w http.ResponseWriter, r *http.Request, name string, read func(v *docjson.Reader) error,
+) (given bool, err error) {
+	err = s.object(w, r, func(key string, v *docjson.Reader) error {
+		if key != name {
+			return unknown(key, name)
+		}
+		given = true
+		return named(key, read(v))
+	})
+	return given, err
+}
+
 // of passes the collection named in the path to a handler.
 func (s *Server) of(handle func(http.ResponseWriter, *http.Request,
 	*db.Collection) error) func(http.ResponseWriter, *http.Request) error {
