@@ -298,36 +298,7 @@ func (db *Engine) commitGroup(requests []*request) {
 // applied: an error or panic then must stop further writes.
 func (db *Engine) commitLocked(requests []*request, logged *bool) error {
 	g := newGroup(db)
-	for _, r := range requests {
-		if o, applied, _ := db.outcomes.find(r.id); applied { // its follower has sent it again
-			r.ops, r.decide, r.deleted = nil, nil, o.deleted
-		}
-	}
-	if r := requests[0]; r.decide != nil {
-		err := db.Guard(func() (err error) {
-			r.ops, err = r.decide(g)
-			return err
-		})
-		if err != nil {
-			return err
-		}
-	}
-	var records []wal.Record
-	err := db.Read(g.Base, func(tx *meta.Tx) error {
-		g.tx = tx
-		for _, r := range requests {
-			first := g.nextNum
-			if r.err = Translate(g.resolve(r)); r.err != nil || len(r.ops) == 0 {
-				continue
-			}
-			parts, err := EncodeRecord(Batch{First: first, Ops: r.ops, Request: r.id})
-			if err != nil {
-				return err
-			}
-			records = append(records, wal.Record{Parts: parts})
-		}
-		return nil
-	})
+	records, err := g.records(requests)
 	if err != nil || len(records) == 0 {
 		return err
 	}
@@ -379,6 +350,43 @@ func (db *Engine) commitLocked(requests []*request, logged *bool) error {
 		o.Committed(last+1-uint64(len(records)), records, replaced)
 	}
 	return nil
+}
+
+// records resolves requests and returns their records for the log. A request with an error of its
+// own has no record, nor has one that changes nothing.
+func (g *Group) records(requests []*request) ([]wal.Record, error) {
+	db := g.db
+	for _, r := range requests {
+		if o, applied, _ := db.outcomes.find(r.id); applied { // its follower has sent it again
+			r.ops, r.decide, r.deleted = nil, nil, o.deleted
+		}
+	}
+	if r := requests[0]; r.decide != nil {
+		err := db.Guard(func() (err error) {
+			r.ops, err = r.decide(g)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	var records []wal.Record
+	err := db.Read(g.Base, func(tx *meta.Tx) error {
+		g.tx = tx
+		for _, r := range requests {
+			first := g.nextNum
+			if r.err = Translate(g.resolve(r)); r.err != nil || len(r.ops) == 0 {
+				continue
+			}
+			parts, err := EncodeRecord(Batch{First: first, Ops: r.ops, Request: r.id})
+			if err != nil {
+				return err
+			}
+			records = append(records, wal.Record{Parts: parts})
+		}
+		return nil
+	})
+	return records, err
 }
 
 // replacedBy returns Record.Replaced of resolved writes.
