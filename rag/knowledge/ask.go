@@ -123,31 +123,41 @@ func (e *Engine) ask(ctx context.Context, name, question string, o AskOptions, a
 		}
 	}
 	if answer { // the database is closed: the model may take its time
-		start := time.Now()
-		if talk.topic != "" && talk.text != question {
-			question = fmt.Sprintf("%s (the conversation is about: %s)", question, talk.topic)
-		}
-		ctx := context.WithValue(ctx, usageKey{}, spent)
-		reply, err := e.chat(ctx, c, func(ctx context.Context, model *chat.Client) (chat.Reply, string, error) {
-			reply, err := model.Answer(ctx, question, response.Context, o.Part)
-			return reply, question + response.Context, err
-		})
-		if err != nil {
+		if err := e.answer(ctx, c, talk, question, response, o, spent); err != nil {
 			return nil, err
-		}
-		response.Answer, response.AnswerCut, response.AnswerTime = reply.Text, reply.Cut, time.Since(start)
-		response.Cited = cited(reply.Text, len(response.Citations))
-		if o.Explain {
-			about := fmt.Sprintf("%s: %d of %d sources cited", c.ChatModel, len(response.Cited), len(response.Citations))
-			if reply.Cut != "" {
-				about += "; it stopped before the end: " + reply.Cut
-			}
-			response.Stages = append(response.Stages, rag.Stage{Name: "answer", Time: response.AnswerTime, About: about})
 		}
 	}
 	response.PromptTokens, response.AnswerTokens = spent.prompt, spent.answer
 	s.remember(o.Conversation, talk.topic, cmp.Or(c.Conversations, 1000))
 	return response, nil
+}
+
+// answer adds the answer of the chat model to a response, which has its context.
+func (e *Engine) answer(
+	ctx context.Context, c Config, talk *turn, question string, response *rag.Response, o AskOptions, spent *usage,
+) error {
+	start := time.Now()
+	if talk.topic != "" && talk.text != question {
+		question = fmt.Sprintf("%s (the conversation is about: %s)", question, talk.topic)
+	}
+	ctx = context.WithValue(ctx, usageKey{}, spent)
+	reply, err := e.chat(ctx, c, func(ctx context.Context, model *chat.Client) (chat.Reply, string, error) {
+		reply, err := model.Answer(ctx, question, response.Context, o.Part)
+		return reply, question + response.Context, err
+	})
+	if err != nil {
+		return err
+	}
+	response.Answer, response.AnswerCut, response.AnswerTime = reply.Text, reply.Cut, time.Since(start)
+	response.Cited = cited(reply.Text, len(response.Citations))
+	if o.Explain {
+		about := fmt.Sprintf("%s: %d of %d sources cited", c.ChatModel, len(response.Cited), len(response.Citations))
+		if reply.Cut != "" {
+			about += "; it stopped before the end: " + reply.Cut
+		}
+		response.Stages = append(response.Stages, rag.Stage{Name: "answer", Time: response.AnswerTime, About: about})
+	}
+	return nil
 }
 
 // explain adds what a Pipeline does not know: the conversation, and the name of the reranker.
