@@ -654,6 +654,34 @@ func TestBesideSkips(t *testing.T) {
 	}
 }
 
+// TestBesideVectors: a document beside a row brings no vector of its own, which would be lost.
+func TestBesideVectors(t *testing.T) {
+	dir := t.TempDir()
+	vectors := write(t, filepath.Join(dir, "v.bvecs"), "\x01\x00\x00\x00\x07\x01\x00\x00\x00\x08")
+	for second, want := range map[string]string{
+		`{"id":"b","vector":[8]}`:    "docs.jsonl: line 2, byte 0: this line has a vector, and so has row 1 of " + vectors,
+		`{"id":"b","embedding":[9]}`: "docs.jsonl: line 2, byte 0: this line has a vector, and so has row 1 of " + vectors,
+		`{"id":"b","values":[9]}`:    "docs.jsonl: line 2, byte 0: this line has a vector, and so has row 1 of " + vectors,
+		`{"id":"b","vector":null}`:   "",
+		`{"id":"b","values":9}`:      "",
+	} {
+		docs := write(t, filepath.Join(dir, "docs.jsonl"), `{"id":"a"}`+"\n"+second+"\n")
+		src, err := Open(vectors, &OpenOptions{Documents: docs})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := open(t, 0)
+		r, err := Import(t.Context(), c, src, nil)
+		if want != "" {
+			if !errors.Is(err, ErrFormat) || !strings.HasSuffix(err.Error(), want) || r != (Report{Added: 1}) {
+				t.Errorf("%s: %+v, %v; want %q", second, r, err, want)
+			}
+		} else if got := documents(t, c); err != nil || len(got) != 2 || got[1].Vector[0] != 8 {
+			t.Errorf("%s: %+v, %v, %+v", second, r, err, got)
+		}
+	}
+}
+
 // TestNullMetadata: null is no metadata, wherever an object of metadata is expected.
 func TestNullMetadata(t *testing.T) {
 	dir := t.TempDir()

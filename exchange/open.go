@@ -39,7 +39,7 @@ type OpenOptions struct {
 	// Metadata, for a file of vectors, is a JSONL file whose line i is the metadata of row i.
 	Metadata string
 	// Documents, for a file of vectors, is a JSONL file whose line i is the document of row i,
-	// without its vector, as an export writes it. Not with Metadata.
+	// as an export writes it: a vector in it is refused, since the row is one. Not with Metadata.
 	Documents string
 }
 

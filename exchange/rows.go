@@ -155,6 +155,10 @@ func (s *rowSource) beside() (add func(*ImportedDocument) error, end func(rows i
 			doc.Skip = fmt.Errorf("%v: %w", pos, d.Skip)
 			return nil
 		}
+		if len(d.Document.Vector) > 0 { // which of the two is meant, only the user knows
+			err := fmt.Errorf("this line has a vector, and so has row %d of %s", doc.Position.N, s.in.path)
+			return &FormatError{Name: name, Line: pos.N, Err: err}
+		}
 		d.Document.ID = cmp.Or(d.Document.ID, doc.Document.ID)
 		doc.Document, doc.Carries = d.Document, d.Carries|db.WithVector
 		return nil
