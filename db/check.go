@@ -67,7 +67,8 @@ func (p Problem) String() string {
 }
 
 // Check examines the database and its files. It changes nothing. Readers and writers go on;
-// writers pause while the log is read, by the process that leads. Damage is in the report; an
+// writers pause while the log is read, by the process that leads. Damage is in the report, and
+// so is that the directory holds no database any more, although its open files can be read. An
 // error means that the check could not be done.
 func (db *DB) Check(ctx context.Context, level CheckLevel) (*CheckReport, error) {
 	err := level.validate()

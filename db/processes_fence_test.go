@@ -561,6 +561,52 @@ func TestDirectoryGone(t *testing.T) {
 	}
 }
 
+// TestCheckDirectoryGone: a database whose directory was removed is not sound, whatever its open
+// files hold.
+func TestCheckDirectoryGone(t *testing.T) {
+	bounded(t)
+	gone := map[string]func(dir string) error{
+		"removed":   os.RemoveAll,
+		"emptied":   func(dir string) error { return errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700)) },
+		"meta.bolt": func(dir string) error { return os.Remove(filepath.Join(dir, engine.MetaName)) },
+		"renamed":   func(dir string) error { return os.Rename(dir, dir+".new") }, // nothing is lost
+	}
+	for name, gone := range gone {
+		for _, flushed := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/flushed=%v", name, flushed), func(t *testing.T) {
+				ctx, dir := t.Context(), filepath.Join(t.TempDir(), "db")
+				leader, follower := openBoth(t, dir)
+				upsert(t, collection(t, leader, "c", Schema{}), Document{ID: "a", Vector: []float32{1}})
+				if flushed {
+					if err := leader.Flush(ctx); err != nil {
+						t.Fatal(err)
+					}
+				}
+				reader := open(t, dir, &Options{ReadOnly: true})
+				all := map[string]*DB{"leader": leader, "follower": follower, "reader": reader}
+				if err := gone(dir); err != nil {
+					t.Fatal(err)
+				}
+				for who, vdb := range all {
+					report, err := vdb.Check(ctx, CheckBytes)
+					if err != nil {
+						t.Errorf("%s: %v", who, err)
+						continue
+					}
+					stats, err := vdb.Stats()
+					said := func(s string) bool {
+						return strings.Contains(s, engine.ErrRemoved.Error()) && strings.Contains(s, dir)
+					}
+					problem := len(report.Problems) > 0 && said(report.Problems[0].String())
+					if want := name != "renamed"; err != nil || problem != want || said(stats.Failed) != want {
+						t.Errorf("%s: %v, failed %q, %v", who, report, stats.Failed, err)
+					}
+				}
+			})
+		}
+	}
+}
+
 // TestMaintenanceOfFormerLeader: a process that finds in Flush or Compact that it has lost the lead
 // asks the one that leads.
 func TestMaintenanceOfFormerLeader(t *testing.T) {

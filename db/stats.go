@@ -1,6 +1,7 @@
 package db
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -25,7 +26,7 @@ type Stats struct {
 	MetaFree        int64             `json:"meta_free_bytes"`            // free part of MetaBytes
 	VectorBytes     int64             `json:"vector_bytes"`               // segment files
 	Versions        int               `json:"versions"`                   // versions of the database in use
-	Failed          string            `json:"failed,omitempty"`           // why writes are refused, if they are
+	Failed          string            `json:"failed,omitempty"`           // why writes are refused, or would be: see Check
 	BackgroundError string            `json:"background_error,omitempty"` // why the last background work failed
 	Replica         *ReplicaStats     `json:"replica,omitempty"`          // of a published folder only
 	Collections     []CollectionStats `json:"collections"`
@@ -84,7 +85,7 @@ func (db *DB) Stats() (Stats, error) {
 		Batches: ver.LSN, Flushed: ver.Applied, HeadBytes: ver.HeadBytes,
 		Collections: []CollectionStats{},
 	}
-	if err := db.engine.Err(); err != nil {
+	if err := cmp.Or(db.engine.Err(), db.engine.Present()); err != nil {
 		s.Failed = err.Error()
 	}
 	if err := db.engine.BackgroundErr(); err != nil {

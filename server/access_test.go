@@ -11,7 +11,10 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -169,6 +172,35 @@ func TestReadOnlyDatabase(t *testing.T) {
 	s.must(200, "GET", "/collections/c", "")
 	s.refuses(403, "create collection: read-only", "POST", "/collections", `{"name":"d"}`)
 	s.must(403, "POST", "/collections/c/documents", `{"documents":[{"embedding":[1]}]}`)
+}
+
+// TestReadyRemoved: a server whose database was removed asks for no more requests, before a write
+// fails. It names the directory in its log, not to everybody.
+func TestReadyRemoved(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("skipped: it does not remove files that are open")
+	}
+	dir := filepath.Join(t.TempDir(), "db")
+	vdb, err := db.Open(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer vdb.Close()
+	log := new(strings.Builder)
+	srv, err := server.New(vdb, &server.Options{Logger: slog.New(slog.NewTextHandler(log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &service{T: t, db: vdb, srv: srv, direct: true}
+	s.must(200, "GET", "/readyz", "")
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	s.refuses(503, "the database cannot be used", "GET", "/readyz", "")
+	if !strings.Contains(log.String(), "removed or renamed") || !strings.Contains(log.String(), dir) {
+		t.Error(log)
+	}
+	s.must(200, "GET", "/healthz", "")
 }
 
 // Serve ends requests that are under way, and takes no others.

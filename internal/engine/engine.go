@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -216,6 +219,23 @@ func (db *Engine) Err() error {
 	db.Mu.Lock()
 	defer db.Mu.Unlock()
 	return db.refused()
+}
+
+// Present returns ErrRemoved if the directory holds no database any more. Its files are open, and
+// can be read as before, but nobody will find them again.
+func (db *Engine) Present() error {
+	if db.Folder != nil || db.FS.Path() == "" {
+		return nil
+	}
+	if _, err := db.FS.Size(MetaName); !errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if !db.Leads() { // the leader may be in another directory than this process has opened, see fence.go
+		if _, err := os.Stat(filepath.Join(db.FS.Path(), MetaName)); !errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+	}
+	return NewRemovedError(db.Dir)
 }
 
 // refused is err with mu held. A directory that could not be synced is a reason, no

@@ -38,6 +38,11 @@ var ErrReplaced = fmt.Errorf("%w: the directory was replaced", ErrClosed)
 // none where it has opened them.
 var ErrRemoved = fmt.Errorf("%w: the database was removed or renamed", ErrClosed)
 
+// NewRemovedError returns ErrRemoved of the database that was opened in dir.
+func NewRemovedError(dir string) error {
+	return fmt.Errorf("%w: %q holds none any more: open it again", ErrRemoved, dir)
+}
+
 // A DimensionError says that a vector does not have the dimension of its collection. It matches
 // ErrDimensionMismatch.
 type DimensionError struct {

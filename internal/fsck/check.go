@@ -53,7 +53,8 @@ func Check(ctx context.Context, db *engine.Engine, level Level, log ReadLog) (*R
 		return nil, cmp.Or(ctx.Err(), err)
 	}
 	logged := func() error { return damage }
-	for _, step := range []func() error{c.published, c.store, logged, c.segments, c.leftovers, c.documents} {
+	steps := []func() error{db.Present, c.published, c.store, logged, c.segments, c.leftovers, c.documents}
+	for _, step := range steps {
 		if err := db.Guard(step); err != nil {
 			if ctx.Err() != nil {
 				return nil, ctx.Err()

@@ -158,7 +158,7 @@ func (m *Member) removed(err error) error {
 	if _, there := os.Stat(filepath.Join(m.path, engine.MetaName)); !errors.Is(there, fs.ErrNotExist) {
 		return err
 	}
-	return fmt.Errorf("%w: %q holds none any more: open it again", engine.ErrRemoved, m.dir)
+	return engine.NewRemovedError(m.dir)
 }
 
 // Engine returns the engine.
