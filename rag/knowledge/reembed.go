@@ -154,8 +154,9 @@ type Reembedding struct {
 // results of both models, and switches if Switch says so. The base answers questions all the time.
 // Others can learn until the comparison begins; their chunks are embedded too. Then they wait, as
 // it waits for them. A second Reembed meanwhile fails with db.ErrLocked. The switch is atomic, and
-// an interrupted call is continued by the next one. If the new model refuses a text, the error says
-// which one, and the base stays as it is. Discard drops an unfinished re-embedding.
+// an interrupted call is continued by the next one. If the new model refuses texts, the error names
+// them, and the base stays as it is: no passage is lost by a switch. The other files are embedded,
+// and the next call tries only those again. Discard drops an unfinished re-embedding.
 func (e *Engine) Reembed(ctx context.Context, name string, o ReembedOptions) (*Reembedding, error) {
 	start := time.Now()
 	r, err := e.reembed(ctx, name, o)

@@ -265,6 +265,11 @@ func TestReembedWithTextsThatTheProviderRefuses(t *testing.T) {
 		reason              string
 	}{
 		{"a row", "rows.csv", "text\none\nlong\nthree\n", false, `the passage "long"`},
+		{"rows", "rows.csv", "text\nlong\nlonger\nthree\n", false,
+			`the passage "long": embed: : provider error: status 400: input too long; the passage "longer"`},
+		{"many rows", "rows.csv", "text\none" + strings.Repeat("\nlong", 7) + "\n", false,
+			strings.Repeat(`the passage "long": embed: : provider error: status 400: input too long; `, 5) +
+				"and 2 more passages"},
 		{"a file", "b.md", "Too long.", false, `the passage "Too long."`},
 		{"all that changed", "a.md", "Cats sleep long.", true, `the passage "Cats sleep long."`},
 	} {
@@ -290,6 +295,9 @@ func TestReembedWithTextsThatTheProviderRefuses(t *testing.T) {
 				t.Errorf("%+v, %v", r, err)
 			}
 			s := f.status()
+			if answer, err := f.Query(t.Context(), "b", "who purrs?", QueryOptions{}); err != nil || len(answer.Chunks) == 0 {
+				t.Errorf("%+v, %v", answer, err)
+			}
 			if s.Config.Embedding.Dimensions != 128 || s.Files != before.Files || s.Chunks != before.Chunks || s.Next == "" {
 				t.Errorf("%+v, was %+v", s, before)
 			}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/vecbolt/vecbolt/db"
@@ -142,17 +143,17 @@ func refused(err error) bool {
 }
 
 // leaveOut removes rows with a text that the provider refused. The error has such
-// a text, if the file has no rows or none would be left.
+// texts, if the file has no rows or none would be left.
 func (c *change) leaveOut(refusals map[*db.Document]error) error {
+	if c.rows == nil {
+		return c.passages(refusals)
+	}
 	out := map[int]bool{}
 	var first error
 	for i := range c.docs {
 		err := refusals[&c.docs[i]]
-		switch {
-		case err == nil:
+		if err == nil {
 			continue
-		case c.rows == nil:
-			return fmt.Errorf("the passage %.60q: %w", c.docs[i].Text, err)
 		}
 		if row := c.rows[i]; !out[row] {
 			out[row] = true
@@ -178,4 +179,28 @@ func (c *change) leaveOut(refusals map[*db.Document]error) error {
 	c.record[fileRefused] = true
 	c.complete()
 	return nil
+}
+
+// passages is the error for the passages that the provider refused, nil without any. It shows
+// the first ones, so that not each of them needs a run to be found.
+func (c *change) passages(refusals map[*db.Document]error) error {
+	const most = 5
+	var shown []string
+	n := 0
+	for i := range c.docs {
+		err := refusals[&c.docs[i]]
+		if err == nil {
+			continue
+		}
+		if n++; n <= most {
+			shown = append(shown, fmt.Sprintf("the passage %.60q: %v", c.docs[i].Text, err))
+		}
+	}
+	switch {
+	case n == 0:
+		return nil
+	case n > most:
+		shown = append(shown, fmt.Sprintf("and %d more passages", n-most))
+	}
+	return errors.New(strings.Join(shown, "; "))
 }

@@ -719,7 +719,8 @@ type ragReembedCmd struct {
 func (c *ragReembedCmd) Help() string {
 	return "The new vectors are stored in a second database, while the first one answers. Without --switch they stay there, to be " +
 		"compared again, switched to, or discarded: the next call needs no provider or model, and embeds only new chunks. " +
-		"The switch is one rename: after an interruption, the base is the old one or the new one."
+		"The switch is one rename: after an interruption, the base is the old one or the new one. If the model refuses texts, " +
+		"it names them, embeds all other files, and leaves the base as it is: change the files, learn, and call it again."
 }
 
 // Validate is called by kong.
