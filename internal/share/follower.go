@@ -2,6 +2,7 @@ package share
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,6 +38,7 @@ type link struct {
 	pause     pause         // guarded by turn
 	uses      atomic.Uint64 // number of turns of calls
 	glanced   atomic.Int64  // time of the last glance, in nanoseconds since the epoch
+	deciding  atomic.Int64  // when the decision that runs began, in nanoseconds since the epoch; or 0
 	attention chan struct{} // has an element if the background is to read at once
 	single    bool          // the process has one processor, which no call may keep while it waits
 	ended     chan struct{} // closed when reading has failed
@@ -416,6 +418,8 @@ func (m *Member) decide(l *link, g Grant) {
 	l.mu.Unlock()
 	if p != nil && p.decide != nil {
 		var ops []engine.Op
+		l.deciding.Store(time.Now().UnixNano())
+		defer l.deciding.Store(0)
 		var decision vfs.Group // p.decide may end its goroutine, and this one reads from the leader
 		decision.Go(engine.SocketName, func() (err error) {
 			ops, err = p.decide()
@@ -440,6 +444,18 @@ func (m *Member) decide(l *link, g Grant) {
 		l.mu.Unlock()
 	}
 	l.send(Decided{Request: g.Request, Err: true})
+}
+
+// errDeciding is the error of a question that cannot be answered while a decision runs, for which
+// the leader waits no longer. The decision may have asked it.
+var errDeciding = fmt.Errorf("it has waited for the function of a delete, which has run for %v: "+
+	"that may read, but ask nothing of other processes", decideTime)
+
+// late reports whether a decision has run for longer than the leader waits. No message is read
+// until it ends.
+func (l *link) late() bool {
+	since := l.deciding.Load()
+	return since != 0 && time.Since(time.Unix(0, since)) > decideTime
 }
 
 // finish gives a request its result.
@@ -711,8 +727,8 @@ func (m *Member) CheckLog(ctx context.Context) (damage, err error) {
 		if done && (asked == nil || result.Err != nil) {
 			return result.Err, nil
 		}
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
+		if ctx.Err() != nil || asked == errDeciding {
+			return nil, cmp.Or(ctx.Err(), asked)
 		}
 		damage, err = m.engine.CheckLog(ctx) // nobody else can
 		switch locked := errors.Is(err, engine.ErrLocked); {

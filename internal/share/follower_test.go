@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"runtime"
 	"testing"
+	"time"
 
 	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/internal/fileformat"
@@ -166,6 +167,40 @@ func TestAnswerAtTheEnd(t *testing.T) {
 			}
 			if known := !errors.Is(errors.Join(c.want...), engine.ErrUnknown); known && errors.Is(err, engine.ErrUnknown) {
 				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestAskedByDecision: a question that waits for a decision which waits for the question ends when
+// the leader has given up the decision.
+func TestAskedByDecision(t *testing.T) {
+	if !engine.CanShare {
+		t.Skip("processes do not share here")
+	}
+	for name, c := range map[string]struct {
+		ran  time.Duration
+		asks bool
+		want error
+	}{
+		"a late decision":        {decideTime + time.Second, true, errDeciding},
+		"a write":                {decideTime + time.Second, false, context.DeadlineExceeded},
+		"a decision in its time": {-time.Hour, true, context.DeadlineExceeded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			socket, _ := connected(t)
+			l := newLink(socket)
+			l.turn <- struct{}{} // the decision has it
+			l.deciding.Store(time.Now().Add(-c.ran).UnixNano())
+			ctx := t.Context()
+			if c.want != errDeciding {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, 3*patience)
+				defer cancel()
+			}
+			again, err := new(Member).request(ctx, l, 1, Call{Request: 1, Kind: CallBarrier}, &pending{asks: c.asks})
+			if again || !errors.Is(err, c.want) {
+				t.Error(again, err)
 			}
 		})
 	}

@@ -189,6 +189,8 @@ func (m *Member) await(ctx context.Context, l *link, p *pending) error {
 			turn = l.park(p)
 		case <-look.C:
 			switch m.depose(l); { // if the leader is stopped
+			case p.asks && l.late():
+				return errDeciding
 			case !p.asks || !stopped(l.pid):
 				since = time.Time{}
 			case since.IsZero():
