@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
@@ -76,21 +75,6 @@ type connectionError struct{ error }
 
 func (e connectionError) Unwrap() error { return e.error }
 
-// anonymous leaves the name and the password in a URL out of an error of package http.
-func anonymous(err error) error {
-	var failed *url.Error
-	if !errors.As(err, &failed) {
-		return err
-	}
-	at, unread := url.Parse(failed.URL)
-	if unread != nil { // it may quote a part of the password
-		return errors.New("invalid URL")
-	}
-	at.User = nil
-	failed.URL = at.String()
-	return err
-}
-
 // refused returns the error for a response with a status other than 200.
 func refused(a *Answer) *StatusError {
 	text, _ := io.ReadAll(io.LimitReader(a.Body, maxReply)) // as much of the reason as there is
@@ -113,7 +97,7 @@ func (c Caller) Open(ctx context.Context, address string, body any) (*Answer, er
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(b))
 	if err != nil {
-		return nil, anonymous(err)
+		return nil, errtext.Anonymous(err)
 	}
 	req.Header.Set("Content-Type", "application/json")
 	key := ""
@@ -129,7 +113,7 @@ func (c Caller) Open(ctx context.Context, address string, body any) (*Answer, er
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }})
 	resp, err := client.Do(req)
 	if err != nil {
-		return nil, connectionError{anonymous(err)}
+		return nil, connectionError{errtext.Anonymous(err)}
 	}
 	a := &Answer{resp, key}
 	if resp.StatusCode != http.StatusOK {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -139,7 +138,7 @@ func (e *valueError) Error() string {
 		if !ok { // a list or an object may have servers as well
 			return e.withoutValue()
 		}
-		value = userinfo.ReplaceAllString(text, "${1}…@")
+		value = errtext.WithoutUser(text)
 	}
 	return fmt.Sprintf("%v: %s: %s: want %s", ErrConfig, e.key.Name, shown(value), e.key.Allowed())
 }
@@ -151,9 +150,6 @@ func (e *valueError) withoutValue() string {
 
 // Is reports whether target is ErrConfig.
 func (e *valueError) Is(target error) bool { return target == ErrConfig }
-
-// userinfo is the name and the password in what somebody took for a URL, behind its scheme.
-var userinfo = regexp.MustCompile(`(?s)^([A-Za-z][A-Za-z0-9+.-]*://)?.*@`)
 
 // shown returns a value for a message.
 func shown(value any) string {

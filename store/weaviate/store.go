@@ -54,7 +54,10 @@ type Options struct {
 func Parse(address string) (endpoints []string, o *Options, err error) {
 	rest, ok := strings.CutPrefix(address, "weaviate://")
 	if !ok {
-		return nil, nil, invalidf("address %q does not begin with weaviate://", address)
+		return nil, nil, invalidf("address %q does not begin with weaviate://", errtext.WithoutUser(address))
+	}
+	if strings.Contains(rest, "@") { // hosts and parameters have none
+		return nil, nil, userError(address)
 	}
 	rest, query, _ := strings.Cut(rest, "?")
 	values, err := url.ParseQuery(query)
@@ -82,6 +85,13 @@ func Parse(address string) (endpoints []string, o *Options, err error) {
 		endpoints = append(endpoints, scheme+"://"+host)
 	}
 	return endpoints, o, nil
+}
+
+// userError is the error for an address with a name or a password, which would not be sent. It
+// shows neither.
+func userError(address string) error {
+	err := invalidf("address %q: want host:port, without a name and a password", errtext.WithoutUser(address))
+	return errtext.InGo(err, "Options.Key is sent")
 }
 
 func invalidf(format string, args ...any) error {
@@ -121,6 +131,9 @@ func Open(ctx context.Context, endpoints []string, opts *Options) (*Store, error
 	for _, e := range endpoints {
 		if !strings.Contains(e, "://") {
 			e = "http://" + e
+		}
+		if strings.Contains(e, "@") {
+			return nil, userError(e)
 		}
 		u, err := url.Parse(e)
 		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || strings.Trim(u.Path, "/") != "" {

@@ -453,6 +453,24 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// TestNoPasswords: a name or a password in an address would not be sent. It is refused, and no
+// error shows it.
+func TestNoPasswords(t *testing.T) {
+	for _, address := range []string{
+		"weaviate://bob:hunter2@a:1", "weaviate://bob@a", "weaviate://bob:hun,ter2@a:1,b", "weaviate://bob:hunter2?x@a",
+		"weaviate://bob:hunter2@a?%", "weaviat://bob:hunter2@a", "weaviate://bob:hunter2@a?replicas=z",
+		"http://bob:hunter2@a:1", "bob:hunter2@a:1", "http://bob:hunter2@a:b", "http://bob:hunter2%zz@a", "ftp://bob@a",
+	} {
+		_, _, err := Parse(address)
+		_, opened := Open(t.Context(), []string{address}, nil)
+		for _, err := range []error{err, opened} {
+			if !errors.Is(err, db.ErrInvalid) || strings.Contains(err.Error(), "bob") || strings.Contains(err.Error(), "ter2") {
+				t.Errorf("%s: %v", address, err)
+			}
+		}
+	}
+}
+
 // A class of somebody else is neither read nor replaced, and a store that is
 // bound to one class has one collection.
 func TestForeignClasses(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/internal/errtext"
 	"github.com/vecbolt/vecbolt/store"
 	"github.com/vecbolt/vecbolt/store/migrate"
 	"github.com/vecbolt/vecbolt/store/weaviate"
@@ -116,7 +117,8 @@ func (c *migrateCmd) with(ctx context.Context, address string, try func(*db.DB) 
 		}
 		return at.create(try, run)
 	}
-	return fmt.Errorf("%s: unknown kind of address, want weaviate://, postgres:// or vecbolt://", address)
+	return fmt.Errorf("%s: unknown kind of address, want weaviate://, postgres:// or vecbolt://",
+		errtext.WithoutUser(address))
 }
 
 // place returns an address that names the same store from every directory.

@@ -19,6 +19,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/vecbolt/vecbolt/internal/errtext"
 )
 
 // ErrDownload is matched by errors about answers of a hub, and about hubs that do not answer. The
@@ -116,11 +118,15 @@ func (s *Store) download(ctx context.Context, name string, o DownloadOptions) (*
 	if !ok {
 		return nil, fmt.Errorf("%w: %q is neither owner/model nor the name of a known model", ErrFormat, name)
 	}
-	base, err := url.Parse(cmp.Or(o.Hub, os.Getenv("HF_ENDPOINT"), hub))
+	address := cmp.Or(o.Hub, os.Getenv("HF_ENDPOINT"), hub)
+	base, err := url.Parse(address)
 	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
-		return nil, fmt.Errorf("%w: address %q: want http or https", ErrFormat, base)
+		return nil, fmt.Errorf("%w: address %q: want http or https", ErrFormat, errtext.WithoutUser(address))
 	}
-	d := downloader{hub: strings.TrimSuffix(base.String(), "/"), repo: repo, client: o.Client, report: o.Progress}
+	d := downloader{repo: repo, client: o.Client, report: o.Progress}
+	d.base = strings.TrimSuffix(base.String(), "/")
+	base.User = nil
+	d.hub = strings.TrimSuffix(base.String(), "/")
 	if d.client == nil {
 		transport := http.DefaultTransport.(*http.Transport).Clone()
 		transport.ResponseHeaderTimeout = time.Minute
@@ -200,16 +206,18 @@ func chooseFiles(all []hubFile) ([]hubFile, error) {
 
 // A downloader takes files of one repository.
 type downloader struct {
-	hub, repo   string
+	base        string // the address, which may have a name and a password
+	hub         string // the same without them, for errors and for the source of the model
+	repo        string
 	client      *http.Client
 	report      func(done, total int64)
 	done, total int64
 }
 
 func (d *downloader) get(ctx context.Context, path string, from int64) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, d.hub+path, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, d.base+path, nil)
 	if err != nil {
-		return nil, err
+		return nil, errtext.Anonymous(err)
 	}
 	req.Header.Set("User-Agent", "vecbolt")
 	req.Header.Set("Accept-Encoding", "identity")
@@ -218,7 +226,7 @@ func (d *downloader) get(ctx context.Context, path string, from int64) (*http.Re
 	}
 	r, err := d.client.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrDownload, err)
+		return nil, fmt.Errorf("%w: %w", ErrDownload, errtext.Anonymous(err))
 	}
 	if r.StatusCode != http.StatusOK && r.StatusCode != http.StatusPartialContent {
 		r.Body.Close()

@@ -252,6 +252,40 @@ func TestDownloadRefuses(t *testing.T) {
 	}
 }
 
+// TestDownloadWithPassword: the name and the password in the address of a hub are sent to it, and
+// are neither in errors nor in the manifest.
+func TestDownloadWithPassword(t *testing.T) {
+	h := newHub(t, "o/m", layout())
+	var user, password string
+	guard := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		user, password, _ = r.BasicAuth()
+		h.ServeHTTP(w, r)
+	}))
+	defer guard.Close()
+	with := func(user, address string) string { return strings.Replace(address, "://", "://"+user+"@", 1) }
+	store := models.Open(t.TempDir())
+	m, err := store.Download(t.Context(), "o/m", &models.DownloadOptions{Hub: with("bob:hunter2", guard.URL)})
+	if err != nil || m.Source != guard.URL+"/o/m@"+commit || user != "bob" || password != "hunter2" {
+		t.Errorf("%+v, %v, sent %q %q", m, err, user, password)
+	}
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close()
+	for address, want := range map[string]error{
+		with("bob:hunter2", h.URL):        models.ErrDownload, // has another repository
+		with("bob:hunter2", gone.URL):     models.ErrDownload,
+		with("bob", gone.URL):             models.ErrDownload,
+		"ftp://bob:hunter2@localhost":     models.ErrFormat,
+		"http://bob:hunter2%zz@localhost": models.ErrFormat,
+		"http://bob:hunter2@localhost:x":  models.ErrFormat,
+		"bob:hunter2@localhost":           models.ErrFormat,
+	} {
+		_, err := store.Download(t.Context(), "o/other", &models.DownloadOptions{Hub: address})
+		if !errors.Is(err, want) || strings.Contains(err.Error(), "bob") || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+}
+
 // Names that lead out of the directory are left out, as are files that no model has.
 func TestDownloadPaths(t *testing.T) {
 	files := layout()
