@@ -251,6 +251,45 @@ func TestRepairOfALog(t *testing.T) {
 	}
 }
 
+// TestRepairOfAZeroedLog zeroes the header of the log, as a disk may that loses power: Open names
+// the place, and Repair saves all batches, which only the log has.
+func TestRepairOfAZeroedLog(t *testing.T) {
+	dir := t.TempDir()
+	vdb := open(t, dir, &Options{Compaction: Manual})
+	c := collection(t, vdb, "c", Schema{})
+	for _, id := range []string{"a", "b", "c"} {
+		upsert(t, c, Document{ID: id, Vector: []float32{1}})
+	}
+	lose(t, vdb)
+	logs, err := filepath.Glob(filepath.Join(dir, engine.WALDir, "*.wal"))
+	if err != nil || len(logs) != 1 {
+		t.Fatal(logs, err)
+	}
+	content, err := os.ReadFile(logs[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	clear(content[:4096])
+	if err := os.WriteFile(logs[0], content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	place := engine.WALDir + "/" + filepath.Base(logs[0]) + " at offset 0: file header is damaged"
+	if _, err := Open(dir, nil); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), place) {
+		t.Errorf("%v, want %q", err, place)
+	}
+	report, err := CheckFiles(t.Context(), dir, CheckBytes)
+	if err != nil || len(report.Problems) != 1 || !strings.HasPrefix(report.Problems[0].String(), place) ||
+		!strings.HasSuffix(report.Problems[0].Detail, "of the batches, none is lost") {
+		t.Errorf("%v, %v", report, err)
+	}
+	saved := filepath.Join(t.TempDir(), "saved")
+	r, err := Repair(t.Context(), dir, saved)
+	if err != nil || len(r.Problems) != 1 || len(r.Lost) > 0 || r.Documents != 3 || r.Vectors != 3 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	check(t, open(t, saved, nil))
+}
+
 // TestRepairOfDefinitions repairs a database whose log changes what a collection was made with.
 func TestRepairOfDefinitions(t *testing.T) {
 	german := &TextIndex{Language: "german"}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/vecbolt/vecbolt/internal/codec"
 	"github.com/vecbolt/vecbolt/internal/fileformat"
@@ -50,7 +51,9 @@ type fileHeader struct {
 }
 
 // encode returns the header as 4 KiB and sets h.crc.
-func (h *fileHeader) encode() []byte {
+func (h *fileHeader) encode() []byte { return h.encodeAs(version) }
+
+func (h *fileHeader) encodeAs(version uint32) []byte {
 	e := fileformat.NewHeader(fileMagic, version)
 	e.U32(0)
 	e.Raw(h.db[:])
@@ -93,6 +96,35 @@ func headerFields(b []byte) (h fileHeader) {
 		h.align = sector
 	}
 	return h
+}
+
+// remakeHeader makes the lost header of a file again. The first frame, whose header is given, has
+// the LSN that the file begins with, and the salt follows from its checksum. The frame also has the
+// checksum of the lost header: ok says that the new one has the same.
+func remakeHeader(frame []byte, db [16]byte, seq uint64, size int64) (h fileHeader, ok bool) {
+	salt := seedOf(frame[:frameCRC], le.Uint32(frame[frameCRC:]))
+	first, ok := decodeFrame(frame, salt)
+	if !ok || first.lsn == 0 || size > maxFile {
+		return h, false
+	}
+	h = fileHeader{db: db, seq: seq, base: first.lsn, size: uint64(size), salt: salt, align: groupAlign}
+	if h.encodeAs(version); h.crc == first.prev {
+		return h, true
+	}
+	h.align = sector
+	h.encodeAs(unpaged)
+	return h, h.crc == first.prev
+}
+
+// seedOf returns the checksum that codec.Update extended by b to crc.
+func seedOf(b []byte, crc uint32) uint32 {
+	crc = ^crc
+	for i := len(b) - 1; i >= 0; i-- {
+		// A step looks up the low byte and shifts it out. The high bytes of the entries differ.
+		at := slices.IndexFunc(codec.Castagnoli[:], func(entry uint32) bool { return entry>>24 == crc>>24 })
+		crc = (crc^codec.Castagnoli[at])<<8 | uint32(at) ^ uint32(b[i])
+	}
+	return ^crc
 }
 
 // frameHeader precedes every payload.

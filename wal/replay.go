@@ -165,6 +165,7 @@ func (f *file) readHeader(o *Options) error {
 	b := make([]byte, headerSize)
 	if _, err := in.ReadAt(b, 0); err != nil {
 		f.err = &readError{f.name, 0, err}
+		f.believe(fileHeader{}, in, size, o)
 		return nil
 	}
 	h, err := decodeHeader(b)
@@ -192,13 +193,16 @@ func (f *file) readHeader(o *Options) error {
 
 // believe takes the fields of a damaged header if the first frame bears them out: the salt, by its
 // checksum. It says itself which record it has, and continues the checksum that the header had.
-// Nothing bears out the size, so the file counts as whole, and the version: see realign.
+// Nothing bears out the size, so the file counts as whole, and the version: see realign. A header
+// that the frame tells as a whole is taken instead, such as for one of zeros.
 func (f *file) believe(h fileHeader, in *vfs.File, size int64, o *Options) {
 	b := make([]byte, frameSize)
-	if _, err := in.ReadAt(b, headerSize); err != nil || h.db != o.DB {
+	if _, err := in.ReadAt(b, headerSize); err != nil {
 		return
 	}
-	if first, ok := decodeFrame(b, h.salt); ok && first.lsn > 0 {
+	if remade, ok := remakeHeader(b, o.DB, f.seq, size); ok {
+		f.fileHeader, f.there = remade, size
+	} else if first, ok := decodeFrame(b, h.salt); ok && first.lsn > 0 && h.db == o.DB {
 		h.seq, h.base, h.crc = f.seq, first.lsn, first.prev
 		h.size = uint64(min(size, maxFile))
 		f.fileHeader, f.there = h, int64(h.size)

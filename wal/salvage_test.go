@@ -54,6 +54,13 @@ func TestSalvage(t *testing.T) {
 			ok(t, os.WriteFile(b.path, d, 0o600))
 		}
 	}
+	zero := func(off int) func(*testing.T, built) { // the header, and changes a byte behind it
+		return func(t *testing.T, b built) {
+			b.bytes[off] ^= 1
+			clear(b.bytes[:headerSize])
+			ok(t, os.WriteFile(b.path, b.bytes, 0o600))
+		}
+	}
 	cut := func(size int) func(*testing.T, built) {
 		return func(t *testing.T, b built) { ok(t, os.Truncate(b.path, int64(size))) }
 	}
@@ -109,8 +116,18 @@ func TestSalvage(t *testing.T) {
 			copy(b.bytes, append(d, make([]byte, len(b.bytes)-len(d))...))
 			flip(40)(t, b)
 		}, 0, []uint64{1, 2, 3, 4, 5, 6}, []string{"none is lost"}},
-		{"the salt", flip(56), 0, []uint64{6}, []string{"5 are lost, numbers 1 to 5"}},
-		{"the database of the header", flip(16), 0, []uint64{6}, []string{"5 are lost, numbers 1 to 5"}},
+		{"the salt", flip(56), 0, []uint64{1, 2, 3, 4, 5, 6}, []string{"none is lost"}},
+		{"the database of the header", flip(16), 0, []uint64{1, 2, 3, 4, 5, 6}, []string{"none is lost"}},
+		{"a header of zeros", zero(0), 0, []uint64{1, 2, 3, 4, 5, 6}, []string{"none is lost"}},
+		{"a header of zeros in the only file", func(t *testing.T, b built) {
+			b.alone(t)
+			zero(0)(t, b)
+		}, 0, []uint64{1, 2, 3, 4, 5}, []string{"none is lost"}},
+		{"a header of zeros, and a payload", zero(second + frameSize), 0, []uint64{1, 3, 4, 5, 6},
+			[]string{"number 2 is lost", "none is lost"}},
+		{"a header of zeros, and the first payload", zero(first + frameSize), 0, []uint64{2, 3, 4, 5, 6},
+			[]string{"number 1 is lost", "none is lost"}},
+		{"a header of zeros, and the first frame", zero(first + 8), 0, []uint64{6}, []string{"5 are lost, numbers 1 to 5"}},
 		{"the header and the first frame", flip(40, first), 0, []uint64{6}, []string{"5 are lost, numbers 1 to 5"}},
 		{"the header and another frame", flip(40, second), 0, []uint64{1, 3, 4, 5, 6}, []string{"number 2 is lost", "none is lost"}},
 		{"the header of the only file", func(t *testing.T, b built) {
@@ -190,7 +207,8 @@ func TestSalvageToAKnownEnd(t *testing.T) {
 		{"the last group", []int{third}, 0, 5, []uint64{1, 2, 3, 4}, []string{"number 5 is lost"}},
 		{"in a group", []int{second, third}, 0, 5, []uint64{1, 3, 4}, []string{"number 2 is lost", "number 5 is lost"}},
 		{"behind the end", []int{third}, 0, 4, []uint64{1, 2, 3, 4}, nil},
-		{"the header", []int{56}, 0, 5, nil, []string{"5 are lost, numbers 1 to 5"}},
+		{"the header", []int{56}, 0, 5, []uint64{1, 2, 3, 4, 5}, []string{"none is lost"}},
+		{"the header and the first frame", []int{56, first}, 0, 5, nil, []string{"5 are lost, numbers 1 to 5"}},
 		{"cut", nil, third, 5, []uint64{1, 2, 3, 4}, []string{"number 5 is lost"}},
 		{"cut behind the end", nil, third, 4, []uint64{1, 2, 3, 4}, []string{"none is lost"}},
 		{"a payload, and cut", []int{first + frameSize}, third, 5, []uint64{2, 3, 4}, []string{"number 1 is lost", "number 5 is lost"}},
@@ -225,8 +243,11 @@ func TestSalvageUnreadable(t *testing.T) {
 		want     []uint64
 		gaps     []string
 	}{
-		{"the header", 0, 1, false, []uint64{6}, []string{"5 are lost, numbers 1 to 5"}},
-		{"the header of the last file", 0, 1, true, nil, []string{"any from number 1 on are lost, and nothing tells how many"}},
+		{"the header", 0, 1, false, []uint64{1, 2, 3, 4, 5, 6}, []string{"none is lost"}},
+		{"the header of the last file", 0, 1, true, []uint64{1, 2, 3, 4, 5}, []string{"none is lost"}},
+		{"the header and the first frame", 0, headerSize + 1, false, []uint64{6}, []string{"5 are lost, numbers 1 to 5"}},
+		{"the beginning of the last file", 0, headerSize + 1, true, nil,
+			[]string{"any from number 1 on are lost, and nothing tells how many"}},
 		{"a group", second, second + 1, false, []uint64{1, 5, 6}, []string{"3 are lost, numbers 2 to 4"}},
 		{"a group before the last", second, second + 1, true, []uint64{1, 5}, []string{"3 are lost, numbers 2 to 4"}},
 		{"the last group", third, third + 1, true, []uint64{1, 2, 3, 4},
@@ -276,6 +297,35 @@ func TestSalvageBitFlips(t *testing.T) {
 				t.Fatalf("byte %d: %v, %+v; replay delivers %d, %+v", off, got, tail, len(sizes), whole)
 			case len(got) < len(builtSizes)-2 && !(off >= 16 && off < 32 || off >= 56 && off < 60): // database and salt
 				t.Fatalf("byte %d: only %v", off, got)
+			}
+		}
+	}
+}
+
+// TestRemakeHeader makes headers of both versions from their first frames, and from no others.
+func TestRemakeHeader(t *testing.T) {
+	for v, align := range map[uint32]int64{version: groupAlign, unpaged: sector} {
+		for _, salt := range []uint32{0, 1, 0x5a17, 1 << 31, ^uint32(0)} {
+			want := fileHeader{db: [16]byte{3, 14}, seq: 15, base: 92, size: 65 << 10, salt: salt, align: align}
+			want.encodeAs(v)
+			first := frameHeader{length: 3, lsn: want.base, durable: 91, prev: want.crc, payload: 5, flags: flagLast}
+			b := make([]byte, frameSize)
+			first.encode(b, salt)
+			if got, ok := remakeHeader(b, want.db, want.seq, int64(want.size)); !ok || got != want {
+				t.Errorf("version %d, salt %x: %+v, %v, want %+v", v, salt, got, ok, want)
+			}
+			if _, ok := remakeHeader(b, [16]byte{3}, want.seq, int64(want.size)); ok {
+				t.Errorf("version %d, salt %x: taken for another database", v, salt)
+			}
+			if _, ok := remakeHeader(b, want.db, want.seq+1, int64(want.size)); ok {
+				t.Errorf("version %d, salt %x: taken for another file", v, salt)
+			}
+			for i := range b {
+				b[i] ^= 1
+				if _, ok := remakeHeader(b, want.db, want.seq, int64(want.size)); ok {
+					t.Errorf("version %d, salt %x: taken with a change at %d", v, salt, i)
+				}
+				b[i] ^= 1
 			}
 		}
 	}
