@@ -80,7 +80,7 @@ func (in *input) source(o OpenOptions) (Source, error) {
 	case o.Texts != "" && o.Format != EmbeddingCache:
 		return nil, fmt.Errorf("%w: texts go with an embedding cache, not with %s", db.ErrInvalid, o.Format)
 	case (o.Metadata != "" || o.Documents != "") && !rows:
-		return nil, fmt.Errorf("%w: a file of metadata goes with rows of vectors, not with %s", db.ErrInvalid, o.Format)
+		return nil, fmt.Errorf("%w: files of metadata and documents go with rows of vectors, not with %s", db.ErrInvalid, o.Format)
 	case o.Metadata != "" && o.Documents != "":
 		return nil, fmt.Errorf("%w: either metadata or documents", db.ErrInvalid)
 	}

@@ -49,7 +49,8 @@ func (r *Result) String() string {
 		text += fmt.Sprintf(", after %d before", r.Before)
 	}
 	if r.Changed {
-		text += "\nthe database of the source was written to since the migration began: if it was to this collection, the copy may lack changes, and a migration anew has them"
+		text += "\nthe database of the source was written to since the migration began: if it was to this collection, the copy " +
+			"may lack changes; the same command with --resume copies them, except for deletions, and a copy under another name has all"
 	}
 	switch {
 	case r.Verification == nil:
