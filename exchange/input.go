@@ -10,6 +10,7 @@ import (
 	"os"
 
 	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
 // An input is a path that a source reads. A pipe, a socket or a device gives its bytes only once:
@@ -59,32 +60,7 @@ func (in *input) open(ctx context.Context) (io.ReadCloser, error) {
 			db.ErrInvalid, in.path)
 	}
 	in.once = nil
-	stop := context.AfterFunc(ctx, func() { s.Close() })
-	return &waiting{s, ctx, stop}, nil
-}
-
-// A waiting is a stream whose reads end with ctx, even those that wait for more.
-type waiting struct {
-	*stream
-	ctx  context.Context
-	stop func() bool
-}
-
-// Read implements io.Reader.
-func (w *waiting) Read(b []byte) (int, error) {
-	n, err := w.stream.Read(b)
-	if err != nil && err != io.EOF && w.ctx.Err() != nil {
-		err = w.ctx.Err()
-	}
-	return n, err
-}
-
-// Close implements io.Closer.
-func (w *waiting) Close() error {
-	if !w.stop() { // ctx has ended, and closes the stream
-		return nil
-	}
-	return w.stream.Close()
+	return vfs.Interruptible(ctx, s), nil
 }
 
 // head returns the first n bytes, fewer if there are fewer, and leaves them to the source.

@@ -474,11 +474,11 @@ var freeGoroutines = map[string]struct {
 	reason string
 }{
 	"internal/vfs/group.go":         {1, "is the helper"},
+	"internal/vfs/interruptible.go": {1, "closes a pipe"},
 	"internal/engine/background.go": {1, "a timer that leaves a note in a channel"},
 	"internal/engine/compact.go":    {1, "ends a context"},
 	"internal/engine/follow.go":     {1, "ends a context"},
 	"segment/terms/compare.go":      {1, "iter.Pull2 passes panics on to its caller, and faults are made panics there"},
-	"exchange/input.go":             {1, "closes a pipe"},
 	"exchange/rows.go":              {1, "iter.Pull2 passes panics on to its caller, and reads no mapped memory"},
 	"internal/share/follower.go":    {2, "close a connection"},
 	"internal/share/leader.go":      {2, "end the reading from a connection, and a connection"},

@@ -18,6 +18,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/exchange"
+	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
 // A tool is the environment of a verb: input, output and messages.
@@ -121,7 +122,7 @@ func (t *tool) open(ctx context.Context, name string) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &interruptible{f, ctx, context.AfterFunc(ctx, func() { f.Close() })}, nil
+	return vfs.Interruptible(ctx, f), nil
 }
 
 // openSource is exchange.Open, and ends with ctx.
@@ -148,30 +149,6 @@ func await[T any](ctx context.Context, fn func() (T, error)) (T, error) {
 		var none T
 		return none, ctx.Err()
 	}
-}
-
-// An interruptible file ends its reads with ctx.
-type interruptible struct {
-	*os.File
-	ctx  context.Context
-	stop func() bool
-}
-
-// Read implements io.Reader.
-func (f *interruptible) Read(b []byte) (int, error) {
-	n, err := f.File.Read(b)
-	if err != nil && err != io.EOF && f.ctx.Err() != nil {
-		err = f.ctx.Err()
-	}
-	return n, err
-}
-
-// Close implements io.Closer.
-func (f *interruptible) Close() error {
-	if !f.stop() { // ctx has ended, and closes the file
-		return nil
-	}
-	return f.File.Close()
 }
 
 // A waitingInput is an input whose reads end with ctx, even those that wait for more.
