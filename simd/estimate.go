@@ -83,7 +83,7 @@ func Estimate(dst *[BlockPoints]float32, t *Table, block, next []uint8, add, lim
 }
 
 // Below sets below[i] to the set of points that Estimate returns for block i of blocks, which lie
-// one after the other. It panics if blocks are not as many as below.
+// one after the other. It panics if there are more or fewer blocks than words.
 func Below(below []uint32, t *Table, blocks []uint8, add, limit, slack float32) {
 	if len(blocks) != len(below)*(blockHead+len(t.sums)) || len(t.sums) == 0 {
 		panic(fmt.Sprintf("simd: Below of %d blocks in %d bytes with %d sums", len(below), len(blocks), len(t.sums)))

@@ -32,8 +32,7 @@ func (w walked) follows(narrower []walked, rows int) bool {
 // meets the last rows.
 const mostMet = 0.8
 
-// draws returns how many rows must be drawn at random, in parts of all, to draw as many different
-// ones as w met.
+// draws returns how many rows must be drawn at random, in parts of all, to meet w.met rows.
 func (w walked) draws(rows float64) float64 { return -math.Log1p(-float64(w.met) / rows) }
 
 // measureWork measures walks for rows.
@@ -86,8 +85,8 @@ func (g *Graph) Work(s Setting, allowed int) float64 {
 	return min(float64(g.met())+float64(rows*(1-math.Exp(-g.draws(expanded)))), rows)
 }
 
-// draws returns what walked.draws is of walks with so many expansions. It grows as a power of
-// these, whose exponent is that of the measured walks around.
+// draws returns walked.draws of walks with this number of expansions. It grows as a power of the
+// number, whose exponent is that of the measured walks around.
 func (g *Graph) draws(expanded float64) float64 {
 	rows := float64(g.Len())
 	last := 0
