@@ -126,8 +126,8 @@ func TestDepths(t *testing.T) {
 	for k := range kinds {
 		hundred, thousand := 38, 12
 		switch k {
-		case midpoints:
-			thousand = 45
+		case midpoints, mixedMidpoints:
+			thousand = 32
 		case likeRows:
 			hundred, thousand = 100, 30
 		}

@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"cmp"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -30,6 +31,8 @@ type synthesizer struct {
 
 	largest    int  // the element in which rows are largest, by a sample
 	directions bool // rows are divided by their length
+
+	places []int // a sample of the rows, those in crowded places first
 }
 
 // queries returns trials of all kinds that have vectors only. Means of rows stand for averages of
@@ -40,7 +43,7 @@ func (b *builder) queries(rows codes.Source) (all []trial, err error) {
 	slices.Sort(picks)
 	depth := func(k kind, i int) int { // rows of truth of the i-th trial of a kind
 		every := deepEvery
-		if k == midpoints {
+		if k >= midpoints && k <= mixedMidpoints {
 			every = midwayEvery
 		}
 		switch {
@@ -68,6 +71,9 @@ func (b *builder) queries(rows codes.Source) (all []trial, err error) {
 		all = append(all, trial{kind: likeRows, most: depth(likeRows, i), row: uint32(row), vec: slices.Clone(x)})
 	}
 	s.largest = slices.Index(sizes, slices.Max(sizes))
+	if err := s.order(); err != nil {
+		return nil, err
+	}
 	last := opposite
 	if b.head.ident.Metric == fileformat.L2 {
 		last = single
@@ -110,7 +116,15 @@ func (s *synthesizer) query(k kind, i int) ([]float32, error) {
 	case single:
 		return s.axis()
 	case midpoints:
-		return s.mean(2)
+		return s.between(crowdedHalf, crowdedHalf, 0.5)
+	case lonelyMidpoints:
+		return s.between(lonelyHalf, lonelyHalf, 0.5)
+	case mixedMidpoints:
+		return s.between(mostCrowded, loneliest, 0.5)
+	case nearCrowded:
+		return s.between(mostCrowded, loneliest, 1./3)
+	case nearLonely:
+		return s.between(loneliest, mostCrowded, 1./3)
 	case central:
 		return s.mean(30)
 	case anywhere:
@@ -126,7 +140,11 @@ func (s *synthesizer) query(k kind, i int) ([]float32, error) {
 
 // pick returns a random row, or its direction.
 func (s *synthesizer) pick() ([]float32, error) {
-	row := s.rng.IntN(s.Len())
+	return s.row(s.rng.IntN(s.Len()))
+}
+
+// row returns a row, or its direction.
+func (s *synthesizer) row(row int) ([]float32, error) {
 	x, err := s.rows(row, row+1)
 	if err != nil {
 		return nil, err
@@ -138,6 +156,78 @@ func (s *synthesizer) pick() ([]float32, error) {
 		}
 	}
 	return v, nil
+}
+
+// order samples rows and sorts them by the distance of a near one of the sample. Rows of a region
+// with few rows have none nearby.
+func (s *synthesizer) order() error {
+	const sample, rank = 1024, 3
+	s.directions = s.head.ident.Metric == fileformat.Cosine
+	n := min(s.Len(), sample)
+	s.places = s.rng.Perm(s.Len())[:n]
+	vecs := make([][]float32, n)
+	for i, row := range s.places {
+		var err error
+		if vecs[i], err = s.row(row); err != nil {
+			return err
+		}
+	}
+	apart := make([]float64, n)
+	err := s.each(n, func(_ *workerScratch, i int) error {
+		dists := make([]float64, n)
+		for j := range vecs {
+			dists[j] = simd.L264(vecs[i], vecs[j])
+		}
+		slices.Sort(dists)
+		apart[i] = dists[min(rank, n-1)]
+		return nil
+	})
+	order := make([]int, n)
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(apart[a], apart[b]) })
+	for i, at := range order {
+		order[i] = s.places[at]
+	}
+	s.places = order
+	return err
+}
+
+// A stretch is a part of the places, from a share of them to another.
+type stretch struct{ from, to float64 }
+
+var (
+	crowdedHalf, lonelyHalf = stretch{0, 0.5}, stretch{0.5, 1}
+	mostCrowded, loneliest  = stretch{0, 0.25}, stretch{0.75, 1}
+)
+
+// among returns a random row of a stretch.
+func (s *synthesizer) among(t stretch) int {
+	n := float64(len(s.places))
+	first := int(t.from * n)
+	return s.places[first+s.rng.IntN(max(1, int(t.to*n)-first))]
+}
+
+// between returns a point between two rows, at a share of the way from the first. It tries a few
+// times to find two: a row itself is no query between rows.
+func (s *synthesizer) between(from, to stretch, share float64) ([]float32, error) {
+	first, second := s.among(from), s.among(to)
+	for tries := 0; first == second && tries < 4; tries++ {
+		second = s.among(to)
+	}
+	x, err := s.row(first)
+	if err != nil {
+		return nil, err
+	}
+	y, err := s.row(second)
+	if err != nil {
+		return nil, err
+	}
+	for i := range x {
+		x[i] = float32(float64((1-share)*float64(x[i])) + float64(share*float64(y[i])))
+	}
+	return x, nil
 }
 
 // direction returns a vector in any direction, for L2 as long as a random row.

@@ -10,19 +10,23 @@ import (
 type kind int
 
 const (
-	likeRows     kind = iota // rows
-	meansOfFew               // means of three to six rows
-	meansOfMany              // means of ten rows
-	perturbed                // rows with noise half as long as the distance of two rows
-	sparse                   // rows with most elements erased
-	midpoints                // means of two rows, so half of the near rows are far from the others
-	central                  // means of thirty rows: near the mean of all
-	extrapolated             // rows moved away from other rows
-	noisy                    // rows with noise as long as the distance of two rows
-	anywhere                 // all directions alike, even those that the rows hardly use; for L2 as long as a row
-	popular                  // sparse rows that keep the element in which rows are largest
-	single                   // as long as a row, along one axis; only where many elements are zero
-	opposite                 // rows times -1; not for L2, which has no opposite directions
+	likeRows        kind = iota // rows
+	meansOfFew                  // means of three to six rows
+	meansOfMany                 // means of ten rows
+	perturbed                   // rows with noise half as long as the distance of two rows
+	sparse                      // rows with most elements erased
+	midpoints                   // means of two rows in crowded places
+	lonelyMidpoints             // the same in places with few rows
+	mixedMidpoints              // of one of each
+	central                     // means of thirty rows: near the mean of all
+	extrapolated                // rows moved away from other rows
+	noisy                       // rows with noise as long as the distance of two rows
+	nearCrowded                 // between a row in a crowded place and one with few rows around it, nearer to the first
+	nearLonely                  // the same, nearer to the second
+	anywhere                    // all directions alike, even those that the rows hardly use; for L2 as long as a row
+	popular                     // sparse rows that keep the element in which rows are largest
+	single                      // as long as a row, along one axis; only where many elements are zero
+	opposite                    // rows times -1; not for L2, which has no opposite directions
 	kinds
 	kept = midpoints // kinds of which a level keeps the mean
 )
@@ -30,7 +34,8 @@ const (
 // sampled are the numbers of trials of each kind. A search for one row finds all or nothing, so the
 // kind that finds it least often has more.
 var sampled = [kinds]int{likeRows: 240, meansOfFew: 90, meansOfMany: 90, perturbed: 90, sparse: 90,
-	midpoints: 240, central: 90, extrapolated: 90, noisy: 90, anywhere: 90, popular: 90, single: 90, opposite: 90}
+	midpoints: 160, lonelyMidpoints: 90, mixedMidpoints: 160, central: 90, extrapolated: 90, noisy: 90,
+	nearCrowded: 90, nearLonely: 90, anywhere: 90, popular: 90, single: 90, opposite: 90}
 
 // An outcome is the state of a search at the point where a setting would end it.
 type outcome struct {

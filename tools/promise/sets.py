@@ -21,6 +21,8 @@ test reads them:
                             50; midpoints of two of these
     unit.l2                 33,000 vectors of 96 dimensions and length 1, near a common mean; others
                             times a hundredth, and vectors of length 1 along an axis
+    unequal.l2              33,000 vectors of 96 dimensions in 1,000 clusters, of sizes by Zipf's law;
+                            what lies between rows of large clusters and of small ones
     words50k                the 50,000 most frequent words of --glove, a directory with base.fvecs and
                             base.txt; rarer words, and averages as above
     sections                --bge, a directory with base.fvecs and query.fvecs, as it is
@@ -161,6 +163,28 @@ def unit(folder):
     write(folder / "unit.l2", "q-axes", numpy.eye(96)[random.integers(96, size=QUERIES)])
 
 
+def unequal(folder):
+    random = numpy.random.default_rng(20)
+    centres = random.standard_normal((1000, 96))
+    sizes = 1 / numpy.arange(1, 1001)
+    sizes /= sizes.sum()
+
+    def rows(clusters):
+        return centres[clusters] + 0.4 * random.standard_normal((len(clusters), 96))
+
+    cluster = random.choice(1000, size=33_000, p=sizes)
+    base = rows(cluster)
+    write(folder / "unequal.l2", "base", base)
+    write(folder / "unequal.l2", "query", rows(random.choice(1000, size=QUERIES, p=sizes)))
+    large, small = numpy.flatnonzero(cluster < 20), numpy.flatnonzero(cluster >= 300)
+    x, y = base[random.choice(large, QUERIES)], base[random.choice(small, QUERIES)]
+    write(folder / "unequal.l2", "q-in the middle", (x + y) / 2)
+    write(folder / "unequal.l2", "q-nearer to small ones", 0.35 * x + 0.65 * y)
+    write(folder / "unequal.l2", "q-nearer to large ones", 0.65 * x + 0.35 * y)
+    write(folder / "unequal.l2", "q-rows of small ones", rows(random.integers(300, 1000, size=QUERIES)))
+    write(folder / "unequal.l2", "q-between small ones", (base[random.choice(small, QUERIES)] + base[random.choice(small, QUERIES)]) / 2)
+
+
 def words50k(folder, glove):
     vectors = read(glove / "base.fvecs")
     index = {w: i for i, w in enumerate((glove / "base.txt").read_text().split("\n"))}
@@ -236,7 +260,7 @@ def main():
     parser.add_argument("--glove", type=pathlib.Path)
     parser.add_argument("--bge", type=pathlib.Path)
     args = parser.parse_args()
-    makers = {m.__name__: lambda m=m: m(args.folder) for m in (digits, words350k, groups, bits, counts, copies, unit)}
+    makers = {m.__name__: lambda m=m: m(args.folder) for m in (digits, words350k, groups, bits, counts, copies, unit, unequal)}
     if args.glove:
         makers["words50k"] = lambda: words50k(args.folder, args.glove)
     if args.bge:
