@@ -170,6 +170,12 @@ func TestBounds(t *testing.T) {
 		for n := 16; n <= most; n += 16 {
 			for _, end := range []bool{false, true} {
 				signSums(at[uint8](b, end, 4*n), at[float32](a, end, n), 1, 0)
+				table, size := Table{sums: at[uint8](a, end, 4*n)}, BlockSize(n)
+				dst := (*[BlockPoints]float32)(at[float32](c, end, BlockPoints))
+				Estimate(dst, &table, at[uint8](b, end, size), nil, 0, 0, 0)
+				for m := range rows - 1 {
+					Below(at[uint32](c, end, m), &table, at[uint8](b, end, m*size), 0, 0, 0)
+				}
 			}
 		}
 		for _, n := range append(span(0, 300), most-1, most) {
