@@ -1,6 +1,9 @@
 package graph
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // The planner weighs a walk against a scan by the distances that it will estimate. A walk of the
 // plain layout meets fewer new rows with each expansion, because it has visited neighbours before.
@@ -35,32 +38,45 @@ const mostMet = 0.8
 // draws returns how many rows must be drawn at random, in parts of all, to meet w.met rows.
 func (w walked) draws(rows float64) float64 { return -math.Log1p(-float64(w.met) / rows) }
 
+// usualWidth is the one of workWidths whose walks tell the price of an expansion.
+const usualWidth = 2
+
 // measureWork measures walks for rows.
 func (b *builder) measureWork(trials []trial) error {
-	const walks = 32
-	buf := &b.workers[0].buf
-	var expanded, estimated [len(workWidths)]int
-	n := 0
-	for i := range trials {
-		t := &trials[i]
-		if t.kind != likeRows || n == walks {
-			continue
-		}
-		n++
-		for j, ef := range workWidths {
-			if err := t.query.attempt(1, Setting{EF: ef}, nil, buf); err != nil {
+	const most = 32
+	walks := slices.DeleteFunc(slices.Clone(trials), func(t trial) bool { return t.kind != likeRows })
+	walks = walks[:min(len(walks), most)]
+	from, to := 0, len(workWidths)
+	if b.Quick() { // each expansion meets as many rows: see Work
+		from, to = usualWidth, usualWidth+1
+	}
+	counts := make([][len(workWidths)]Stats, len(walks))
+	err := b.each(len(walks), func(w *workerScratch, i int) error {
+		for j := from; j < to; j++ {
+			if err := walks[i].query.attempt(1, Setting{EF: workWidths[j]}, nil, &w.buf); err != nil {
 				return err
 			}
-			expanded[j] += buf.stats.Expanded
-			estimated[j] += buf.stats.Estimated
+			counts[i][j] = w.buf.stats
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	var expanded, estimated [len(workWidths)]int
+	for _, c := range counts {
+		for j, stats := range c {
+			expanded[j] += stats.Expanded
+			estimated[j] += stats.Estimated
 		}
 	}
-	const usual = 2 // of the widths
 	distance := b.Price(1, 0, false) - b.Price(0, 0, false)
-	b.expansion = distance * float64(estimated[usual]+1) / float64(expanded[usual]+1) // of few rows there may be none
+	// Of few rows there may be no expansion.
+	b.expansion = distance * float64(estimated[usualWidth]+1) / float64(expanded[usualWidth]+1)
 	if b.Quick() {
 		return nil
 	}
+	n := len(walks)
 	for j := range workWidths {
 		w := walked{float32(expanded[j]) / float32(n), float32(estimated[j]-n*b.met()) / float32(n)}
 		if w.met > mostMet*float32(b.Len()) || !w.follows(b.head.work[:j], b.Len()) {

@@ -1,10 +1,13 @@
 package graph
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 )
@@ -36,6 +39,40 @@ func TestWork(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestMeasureWork: one worker measures what many do, yields to others, and heeds the context.
+func TestMeasureWork(t *testing.T) {
+	const rows, dim = 600, 24
+	d := &data{dim: dim, vecs: normal(rand.New(rand.NewPCG(33, 34)), dim*rows, 1)}
+	for _, layout := range []uint32{plain, quick} {
+		g, err := create(t.Context(), d.ident(fileformat.L2), d.source, Options{layout: layout})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := g.head.work
+		if measured := want[0] != (walked{}); measured != (layout == plain) {
+			t.Errorf("layout %d: %v measured", layout, want)
+		}
+		yields := 0
+		ctx, cancel := context.WithCancel(t.Context())
+		b := newBuilder(ctx, g, 1)
+		b.yield = func() { yields++ }
+		trials, err := b.trials(d.source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		yields, b.workers[0].rested = 0, time.Time{}
+		if err := b.measureWork(trials); err != nil || g.head.work != want {
+			t.Errorf("layout %d: %v after %v, %v", layout, g.head.work, want, err)
+		}
+		if yields == 0 {
+			t.Errorf("layout %d: no yield", layout)
+		}
+		if cancel(); !errors.Is(b.measureWork(trials), context.Canceled) {
+			t.Errorf("layout %d: measured after the end of the context", layout)
+		}
 	}
 }
 
