@@ -18,30 +18,40 @@ import (
 )
 
 // sealGraph makes magic, size and all checksums of any bytes right, by docs/format/graph.md, so
-// that the fuzzer gets behind them. If the layout shares codes, it also returns these.
+// that the fuzzer gets behind them. A file that does not say version 7 becomes one of version 8. If
+// the layout shares codes, sealGraph also returns these.
 func sealGraph(data []byte) ([]byte, *codes.Codes) {
-	const header, table, level = 4096, 60, 64
+	const header, table = 4096, 60
 	b := append(slices.Clone(data), make([]byte, max(0, header+1-len(data)))...)
 	le := binary.LittleEndian
-	copy(b, "VECBOLTG\x07\x00\x00\x00")
+	version, level := uint32(8), uint64(68)
+	if le.Uint32(b[8:]) == 7 {
+		version, level = 7, 64
+	}
+	copy(b, "VECBOLTG")
+	le.PutUint32(b[8:], version)
 	limit := func(at int, most uint32) uint64 {
 		if le.Uint32(b[at:]) > most {
 			le.PutUint32(b[at:], le.Uint32(b[at:])%(most+1))
 		}
 		return uint64(le.Uint32(b[at:]))
 	}
-	layout := le.Uint32(b[64:])%4 + 1
+	layout := (le.Uint32(b[64:])-1)%4 + 1
 	le.PutUint32(b[64:], layout)
 	dim, rows := limit(48, 300), limit(52, 2000)
 	pilots, overflow, levels := limit(92, uint32(min(1024, rows))), limit(96, uint32(rows)), uint64(0)
 	for _, at := range []int{100, 104, 108, 124, 128} {
-		levels += limit(at, 64)
+		levels += limit(at, 128)
 	}
 	align := func(n uint64) uint64 { return (n + 63) &^ 63 }
 	record, node, mean := align(dim+16), uint64(128), dim*4
 	var with *codes.Codes
+	block, sketches := 256+4*((dim+15)&^15), uint64(0)
 	if layout == 2 || layout == 4 {
-		node += 256 + 4*((dim+15)&^15)
+		node += block
+	}
+	if version == 8 {
+		sketches = (rows + 31) / 32 * block
 	}
 	if layout == 3 || layout == 4 {
 		record, mean = 16, 0
@@ -50,7 +60,7 @@ func sealGraph(data []byte) ([]byte, *codes.Codes) {
 			le.PutUint32(b[164:], sum)
 		}
 	}
-	size := align(align(header+rows*record) + rows*node + rows*4)
+	size := align(align(header+rows*record) + rows*node + sketches + rows*4)
 	for _, n := range []uint64{mean, pilots * 4, overflow * 4, levels * level} {
 		size = align(size + n)
 	}
@@ -104,6 +114,9 @@ func FuzzGraph(f *testing.F) {
 		if _, err := graph.Write(f.Context(), &b, ident, func(lo, hi int) ([]float32, error) { return vecs[lo*dim : hi*dim], nil }, opts); err != nil {
 			f.Fatal(err)
 		}
+		if sealed, _ := sealGraph(b); !bytes.Equal(sealed, b) {
+			f.Fatalf("dimension %d: a sound file is sealed as another", dim)
+		}
 		f.Add([]byte(b), false)
 		for i := range 16 {
 			bad := slices.Clone(b)
@@ -154,6 +167,9 @@ func FuzzGraph(f *testing.F) {
 			allowed := bitset.Set(nil)
 			if i >= 4 {
 				allowed = odd
+			}
+			if work := g.Work(s, g.Len()); !(work >= 0 && work <= math.MaxInt32) {
+				t.Fatalf("%v: %v distances expected", s, work)
 			}
 			hits, _, err := g.Query(vec).Search(10, s, allowed, func(row int) (float64, error) {
 				if row < 0 || row >= g.Len() || allowed != nil && row%2 == 0 {
