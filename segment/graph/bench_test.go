@@ -35,7 +35,7 @@ func benchSets(b *testing.B) (sets []benchData) {
 }
 
 // BenchmarkSearch builds a graph and prints recall and time of searches for the 10 best rows by
-// walked, on one core. Each query is run five times for each walked, and the best time counts. The
+// effort, on one core. Each query is run five times for each effort, and the best time counts. The
 // time of a scan that is left to the caller is not in the figures.
 func BenchmarkSearch(b *testing.B) {
 	for _, set := range benchSets(b) {
