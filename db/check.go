@@ -68,13 +68,13 @@ func (p Problem) String() string {
 
 // Check examines the database and its files. It changes nothing. Readers and writers go on;
 // writers pause while the log is read, by the process that leads. Damage is in the report, and
-// so is that the directory holds no database any more, although its open files can be read. An
-// error means that the check could not be done.
+// so is that the directory does not hold this database any more, although its open files can be
+// read. An error means that the check could not be done.
 func (db *DB) Check(ctx context.Context, level CheckLevel) (*CheckReport, error) {
 	err := level.validate()
 	var found *fsck.Report
 	if err == nil {
-		found, err = fsck.Check(ctx, db.engine, fsck.Level(level), db.member.CheckLog) // both count from Bytes to Deep
+		found, err = fsck.Check(ctx, db.engine, fsck.Level(level), db.member) // both count from Bytes to Deep
 	}
 	if err != nil {
 		return nil, fmt.Errorf("db: check: %w", err)

@@ -570,6 +570,15 @@ func TestCheckDirectoryGone(t *testing.T) {
 		"emptied":   func(dir string) error { return errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700)) },
 		"meta.bolt": func(dir string) error { return os.Remove(filepath.Join(dir, engine.MetaName)) },
 		"renamed":   func(dir string) error { return os.Rename(dir, dir+".new") }, // nothing is lost
+		"restored": func(dir string) error {
+			name := filepath.Join(dir, engine.MetaName)
+			content, err := os.ReadFile(name)
+			return errors.Join(err, os.RemoveAll(dir), os.Mkdir(dir, 0o700), os.WriteFile(name, content, 0o600))
+		},
+	}
+	wants := map[string]error{
+		"removed": engine.ErrRemoved, "emptied": engine.ErrRemoved, "meta.bolt": engine.ErrRemoved,
+		"restored": engine.ErrReplaced,
 	}
 	for name, gone := range gone {
 		for _, flushed := range []bool{false, true} {
@@ -594,12 +603,16 @@ func TestCheckDirectoryGone(t *testing.T) {
 						continue
 					}
 					stats, err := vdb.Stats()
+					want := wants[name]
 					said := func(s string) bool {
-						return strings.Contains(s, engine.ErrRemoved.Error()) && strings.Contains(s, dir)
+						return strings.Contains(s, want.Error()) && strings.Contains(s, dir)
 					}
-					problem := len(report.Problems) > 0 && said(report.Problems[0].String())
-					if want := name != "renamed"; err != nil || problem != want || said(stats.Failed) != want {
-						t.Errorf("%s: %v, failed %q, %v", who, report, stats.Failed, err)
+					switch {
+					case err != nil:
+						t.Errorf("%s: %v", who, err)
+					case want == nil && (len(report.Problems) > 0 || stats.Failed != ""),
+						want != nil && (len(report.Problems) == 0 || !said(report.Problems[0].String()) || !said(stats.Failed)):
+						t.Errorf("%s: %v, failed %q", who, report, stats.Failed)
 					}
 				}
 			})

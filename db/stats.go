@@ -85,7 +85,7 @@ func (db *DB) Stats() (Stats, error) {
 		Batches: ver.LSN, Flushed: ver.Applied, HeadBytes: ver.HeadBytes,
 		Collections: []CollectionStats{},
 	}
-	if err := cmp.Or(db.engine.Err(), db.engine.Present()); err != nil {
+	if err := cmp.Or(db.engine.Err(), db.member.Present()); err != nil {
 		s.Failed = err.Error()
 	}
 	if err := db.engine.BackgroundErr(); err != nil {

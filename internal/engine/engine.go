@@ -221,21 +221,24 @@ func (db *Engine) Err() error {
 	return db.refused()
 }
 
-// Present returns ErrRemoved if the directory holds no database any more. Its files are open, and
-// can be read as before, but nobody will find them again.
-func (db *Engine) Present() error {
+// Present returns ErrRemoved or ErrReplaced if the directory does not hold the database any more.
+// Its files are open, and can be read as before, but nobody will find them again. led says that
+// this process leads, or follows a leader.
+func (db *Engine) Present(led bool) error {
 	if db.Folder != nil || db.FS.Path() == "" {
 		return nil
 	}
 	if _, err := db.FS.Size(MetaName); !errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if !db.Leads() { // the leader may be in another directory than this process has opened, see fence.go
-		if _, err := os.Stat(filepath.Join(db.FS.Path(), MetaName)); !errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
+	_, err := os.Stat(filepath.Join(db.FS.Path(), MetaName))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return NewRemovedError(db.Dir)
+	case err == nil && led: // in the directory that is open here
+		return fmt.Errorf("%w: %q has another database now: open it again", ErrReplaced, db.Dir)
 	}
-	return NewRemovedError(db.Dir)
+	return nil // a leader may have moved it, see fence.go
 }
 
 // refused is err with mu held. A directory that could not be synced is a reason, no

@@ -33,13 +33,18 @@ const (
 	Deep
 )
 
-// A ReadLog reads the log from the first batch that is not flushed, and returns the damage in it.
-// err says that no process could read it.
-type ReadLog func(context.Context) (damage, err error)
+// A Member is the part of this process among those that have the database open.
+type Member interface {
+	// CheckLog reads the log from the first batch that is not flushed, and returns the damage in
+	// it. err says that no process could read it.
+	CheckLog(ctx context.Context) (damage, err error)
+	// Present returns an error if the directory does not hold the database any more.
+	Present() error
+}
 
 // Check checks an open database. It changes nothing. Readers and writers go on; writers pause while
 // the log is read. An error says that the check itself could not be done.
-func Check(ctx context.Context, db *engine.Engine, level Level, log ReadLog) (*Report, error) {
+func Check(ctx context.Context, db *engine.Engine, level Level, member Member) (*Report, error) {
 	ver, err := db.Acquire(ctx)
 	if err != nil {
 		return nil, err
@@ -48,12 +53,12 @@ func Check(ctx context.Context, db *engine.Engine, level Level, log ReadLog) (*R
 	c := &checker{db: db, ctx: ctx, ver: ver, deep: level == Deep, report: &Report{Problems: []Problem{}},
 		progress: engine.ProgressOf(ctx)}
 	c.expect()
-	damage, err := log(ctx)
+	damage, err := member.CheckLog(ctx)
 	if err != nil {
 		return nil, cmp.Or(ctx.Err(), err)
 	}
 	logged := func() error { return damage }
-	steps := []func() error{db.Present, c.published, c.store, logged, c.segments, c.leftovers, c.documents}
+	steps := []func() error{member.Present, c.published, c.store, logged, c.segments, c.leftovers, c.documents}
 	for _, step := range steps {
 		if err := db.Guard(step); err != nil {
 			if ctx.Err() != nil {

@@ -716,7 +716,7 @@ func (m *Member) Barrier(ctx context.Context) error {
 	}
 }
 
-// CheckLog implements fsck.ReadLog. The process that leads reads the log: it alone can pause the
+// CheckLog implements fsck.Member. The process that leads reads the log: it alone can pause the
 // writers.
 func (m *Member) CheckLog(ctx context.Context) (damage, err error) {
 	for again := false; ; again = true {

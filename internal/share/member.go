@@ -161,6 +161,11 @@ func (m *Member) removed(err error) error {
 	return engine.NewRemovedError(m.dir)
 }
 
+// Present returns an error if the directory does not hold the open database any more.
+func (m *Member) Present() error {
+	return m.engine.Present(m.engine.Leads() || m.link.Load() != nil)
+}
+
 // Engine returns the engine.
 func (m *Member) Engine() *engine.Engine { return m.engine }
 
