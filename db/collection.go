@@ -323,10 +323,11 @@ func (c *Collection) DeleteWhere(ctx context.Context, where filter.Expr) (int, e
 // DeleteFunc removes the documents that match where (nil: all) and for which del returns true. It
 // returns their number. No write comes between the decision and the deletes. del gets the id, the
 // text and the metadata of a document, and may get and search others. Writers wait for it, so it
-// must be quick. A write, Flush, Compact, Check, Barrier or Processes in del may wait for itself,
-// without end; in a process that does not lead, all but writes fail after 5 s. If the leading
-// process ends, the next one calls del again from the first document on: a function that counts
-// must then start over. An error or a panic of del is returned as an error, and nothing is deleted.
+// must be quick. A write, Flush, Compact, Check, Barrier, Processes or Backup in del may wait for
+// itself, without end. In a process that does not lead, these calls fail once del has run for 5 s,
+// wherever they are made, except for writes. If the leading process ends, the next one calls del
+// again from the first document on: a function that counts must then start over. An error or a
+// panic of del is returned as an error, and nothing is deleted.
 func (c *Collection) DeleteFunc(ctx context.Context, where filter.Expr,
 	del func(*Document) (bool, error)) (int, error) {
 	if del == nil {
