@@ -54,7 +54,7 @@ type Options struct {
 func Parse(address string) (endpoints []string, o *Options, err error) {
 	rest, ok := strings.CutPrefix(address, "weaviate://")
 	if !ok {
-		return nil, nil, invalidf("address %q does not begin with weaviate://", errtext.WithoutUser(address))
+		return nil, nil, invalidf("address %q does not begin with weaviate://", shown(address))
 	}
 	if strings.Contains(rest, "@") { // hosts and parameters have none
 		return nil, nil, userError(address)
@@ -62,7 +62,7 @@ func Parse(address string) (endpoints []string, o *Options, err error) {
 	rest, query, _ := strings.Cut(rest, "?")
 	values, err := url.ParseQuery(query)
 	if err != nil {
-		return nil, nil, invalidf("address %q: %s", address, err)
+		return nil, nil, invalidf("address %q: %s", shown(address), err)
 	}
 	o, scheme := &Options{}, "http"
 	for name, list := range values {
@@ -75,10 +75,10 @@ func Parse(address string) (endpoints []string, o *Options, err error) {
 		case "replicas", "shards":
 			n, err := fmt.Sscan(value, map[string]*int{"replicas": &o.Replicas, "shards": &o.Shards}[name])
 			if err != nil || n != 1 {
-				return nil, nil, invalidf("address %q: %s is %q", address, name, value)
+				return nil, nil, invalidf("address %q: %s is %q", shown(address), name, value)
 			}
 		default:
-			return nil, nil, invalidf("address %q: unknown parameter %q", address, name)
+			return nil, nil, invalidf("address %q: unknown parameter %q", shown(address), name)
 		}
 	}
 	for host := range strings.SplitSeq(strings.TrimSuffix(rest, "/"), ",") {
@@ -90,8 +90,15 @@ func Parse(address string) (endpoints []string, o *Options, err error) {
 // userError is the error for an address with a name or a password, which would not be sent. It
 // shows neither.
 func userError(address string) error {
-	err := invalidf("address %q: want host:port, without a name and a password", errtext.WithoutUser(address))
+	err := invalidf("address %q: want host:port, without a name and a password", shown(address))
 	return errtext.InGo(err, "Options.Key is sent")
+}
+
+// shown returns an address for an error: without a name and a password, and without parameters, one
+// of which may be meant as a key.
+func shown(address string) string {
+	address, _, _ = strings.Cut(errtext.WithoutUser(address), "?")
+	return address
 }
 
 func invalidf(format string, args ...any) error {
@@ -137,7 +144,7 @@ func Open(ctx context.Context, endpoints []string, opts *Options) (*Store, error
 		}
 		u, err := url.Parse(e)
 		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || strings.Trim(u.Path, "/") != "" {
-			return nil, invalidf("endpoint %q: want host:port", e)
+			return nil, invalidf("endpoint %q: want host:port", shown(e))
 		}
 		s.client.endpoints = append(s.client.endpoints, u.Scheme+"://"+u.Host)
 	}

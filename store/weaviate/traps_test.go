@@ -453,13 +453,14 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestNoPasswords: a name or a password in an address would not be sent. It is refused, and no
-// error shows it.
+// TestNoPasswords: a name, a password or a key in an address would not be sent. It is refused, and
+// no error shows it.
 func TestNoPasswords(t *testing.T) {
 	for _, address := range []string{
 		"weaviate://bob:hunter2@a:1", "weaviate://bob@a", "weaviate://bob:hun,ter2@a:1,b", "weaviate://bob:hunter2?x@a",
 		"weaviate://bob:hunter2@a?%", "weaviat://bob:hunter2@a", "weaviate://bob:hunter2@a?replicas=z",
 		"http://bob:hunter2@a:1", "bob:hunter2@a:1", "http://bob:hunter2@a:b", "http://bob:hunter2%zz@a", "ftp://bob@a",
+		"weaviate://a?key=hunter2", "weaviate://a?key=hunter2;x", "weaviate://a?replicas=z&key=hunter2", "ftp://a?key=hunter2",
 	} {
 		_, _, err := Parse(address)
 		_, opened := Open(t.Context(), []string{address}, nil)

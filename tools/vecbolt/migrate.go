@@ -118,8 +118,8 @@ func (c *migrateCmd) with(ctx context.Context, address string, try func(*db.DB) 
 		}
 		return at.create(try, run)
 	}
-	return fmt.Errorf("%s: unknown kind of address, want weaviate://, postgres:// or vecbolt://",
-		errtext.WithoutUser(address))
+	shown, _, _ := strings.Cut(errtext.WithoutUser(address), "?") // a parameter may be a password, too
+	return fmt.Errorf("%s: unknown kind of address, want weaviate://, postgres:// or vecbolt://", shown)
 }
 
 // place returns an address that names the same store from every directory.
