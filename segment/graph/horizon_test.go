@@ -137,6 +137,47 @@ func TestDepths(t *testing.T) {
 	}
 }
 
+// TestMeanNear: means of near rows are near the centres of groups, which no row is.
+func TestMeanNear(t *testing.T) {
+	const n, groups, dim = 4000, 20, 48
+	r := rand.New(rand.NewPCG(5, 6))
+	centres := make([][]float32, groups)
+	for i := range centres {
+		centres[i] = normal(r, dim, 1)
+	}
+	d := &data{dim: dim}
+	for range n {
+		x := near(r, centres[r.IntN(groups)], 0.8)
+		for length, i := float32(math.Exp(r.NormFloat64())), 0; i < dim; i++ {
+			x[i] *= length
+		}
+		d.vecs = append(d.vecs, x...)
+	}
+	nearest := func(v []float32) (cosine float64) {
+		for _, c := range centres {
+			cosine = max(cosine, score(fileformat.Cosine, v, c))
+		}
+		return cosine
+	}
+	for _, m := range []fileformat.Metric{fileformat.Cosine, fileformat.Dot} {
+		_, trials, _ := trialsOf(t, d.graph(t, m, Options{quiet: true}), d)
+		found, rows := 0, 0.0
+		for _, trial := range trials {
+			switch cosine := nearest(trial.vec); trial.kind {
+			case likeRows:
+				rows += cosine / float64(sampled[likeRows])
+			case nearby:
+				if found++; cosine < 0.93 {
+					t.Errorf("metric %d: a mean of near rows has a cosine of %.3f with a centre", m, cosine)
+				}
+			}
+		}
+		if found != sampled[nearby] || rows > 0.85 {
+			t.Errorf("metric %d: %d means of near rows; rows have cosines of %.3f with a centre", m, found, rows)
+		}
+	}
+}
+
 // TestDirections: for L2, trials of all directions are as long as rows. Among rows of one length
 // they are within the horizon, and noise three times as long was not.
 func TestDirections(t *testing.T) {

@@ -32,7 +32,15 @@ type synthesizer struct {
 	largest    int  // the element in which rows are largest, by a sample
 	directions bool // rows are divided by their length
 
-	places []int // a sample of the rows, those in crowded places first
+	sample []place // of random rows
+	places []place // of the first of these, crowded ones first
+}
+
+// A place is where a row lies among others.
+type place struct {
+	row   int
+	vec   []float32 // or its direction
+	apart float64   // squared distance of a near row of the sample
 }
 
 // queries returns trials of all kinds that have vectors only. Means of rows stand for averages of
@@ -127,6 +135,8 @@ func (s *synthesizer) query(k kind, i int) ([]float32, error) {
 		return s.between(loneliest, mostCrowded, 1./3)
 	case central:
 		return s.mean(30)
+	case nearby:
+		return s.meanNear()
 	case anywhere:
 		return s.direction()
 	default:
@@ -158,40 +168,49 @@ func (s *synthesizer) row(row int) ([]float32, error) {
 	return v, nil
 }
 
-// order samples rows and sorts them by the distance of a near one of the sample. Rows of a region
-// with few rows have none nearby.
+// Sizes of samples of the rows.
+const (
+	sampleRows = 4096 // of a region with a two-hundredth of all rows there are some twenty
+	placedRows = 1024 // each is compared with each
+)
+
+// order samples rows and sorts the places of some by the distance of a near one. Rows of a region
+// with few rows have none nearby. Only for L2 do the lengths of rows count.
 func (s *synthesizer) order() error {
-	const sample, rank = 1024, 3
-	s.directions = s.head.ident.Metric == fileformat.Cosine
-	n := min(s.Len(), sample)
-	s.places = s.rng.Perm(s.Len())[:n]
-	vecs := make([][]float32, n)
-	for i, row := range s.places {
-		var err error
-		if vecs[i], err = s.row(row); err != nil {
+	const rank = 3
+	s.directions = s.head.ident.Metric != fileformat.L2
+	s.sample = make([]place, min(s.Len(), sampleRows))
+	for i, row := range s.rng.Perm(s.Len())[:len(s.sample)] {
+		vec, err := s.row(row)
+		if err != nil {
 			return err
 		}
+		s.sample[i] = place{row: row, vec: vec}
 	}
-	apart := make([]float64, n)
-	err := s.each(n, func(_ *workerScratch, i int) error {
-		dists := make([]float64, n)
-		for j := range vecs {
-			dists[j] = simd.L264(vecs[i], vecs[j])
-		}
+	s.places = slices.Clone(s.sample[:min(len(s.sample), placedRows)])
+	apart := make([]float64, len(s.places)) // the workers read the places
+	err := s.each(len(s.places), func(_ *workerScratch, i int) error {
+		dists := distances(s.places, s.places[i].vec)
 		slices.Sort(dists)
-		apart[i] = dists[min(rank, n-1)]
+		apart[i] = dists[min(rank, len(dists)-1)]
 		return nil
 	})
-	order := make([]int, n)
-	for i := range order {
-		order[i] = i
+	for i := range s.places {
+		s.places[i].apart = apart[i]
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(apart[a], apart[b]) })
-	for i, at := range order {
-		order[i] = s.places[at]
-	}
-	s.places = order
+	slices.SortStableFunc(s.places, func(a, b place) int { return cmp.Compare(a.apart, b.apart) })
 	return err
+}
+
+// distances returns the squared distances of places from a vector.
+func distances(places []place, from []float32) []float64 {
+	dists := make([]float64, len(places))
+	for i := range dists {
+		if dists[i] = simd.L264(from, places[i].vec); math.IsNaN(dists[i]) {
+			dists[i] = math.Inf(1)
+		}
+	}
+	return dists
 }
 
 // A stretch is a part of the places, from a share of them to another.
@@ -206,7 +225,7 @@ var (
 func (s *synthesizer) among(t stretch) int {
 	n := float64(len(s.places))
 	first := int(t.from * n)
-	return s.places[first+s.rng.IntN(max(1, int(t.to*n)-first))]
+	return s.places[first+s.rng.IntN(max(1, int(t.to*n)-first))].row
 }
 
 // between returns a point between two rows, at a share of the way from the first. It tries a few
@@ -228,6 +247,25 @@ func (s *synthesizer) between(from, to stretch, share float64) ([]float32, error
 		x[i] = float32(float64((1-share)*float64(x[i])) + float64(share*float64(y[i])))
 	}
 	return x, nil
+}
+
+// nearRows is how many rows a mean of near rows has.
+const nearRows = 16
+
+// meanNear returns the mean of a row of the sample and of those nearest to it.
+func (s *synthesizer) meanNear() ([]float32, error) {
+	dists := distances(s.sample, s.sample[s.rng.IntN(len(s.sample))].vec)
+	near := make([]uint32, len(dists))
+	for i := range near {
+		near[i] = uint32(i)
+	}
+	slices.SortStableFunc(near, func(a, b uint32) int { return cmp.Compare(dists[a], dists[b]) })
+	near = near[:min(nearRows, len(near))]
+	for i, at := range near {
+		near[i] = uint32(s.sample[at].row)
+	}
+	s.directions = s.head.ident.Metric != fileformat.L2
+	return s.meanOf(near)
 }
 
 // direction returns a vector in any direction, for L2 as long as a random row.
@@ -264,14 +302,23 @@ func (s *synthesizer) axis() ([]float32, error) {
 
 // mean returns the mean of n random rows.
 func (s *synthesizer) mean(n int) ([]float32, error) {
+	picks := make([]uint32, n)
+	for i := range picks {
+		picks[i] = uint32(s.rng.IntN(s.Len()))
+	}
+	return s.meanOf(picks)
+}
+
+// meanOf returns the mean of rows, or of their directions.
+func (s *synthesizer) meanOf(rows []uint32) ([]float32, error) {
 	sum := make([]float64, s.Dim())
-	for range n {
-		x, err := s.pick()
+	for _, row := range rows {
+		x, err := s.row(int(row))
 		if err != nil {
 			return nil, err
 		}
 		for i, v := range x {
-			sum[i] += float64(v) / float64(n)
+			sum[i] += float64(v) / float64(len(rows))
 		}
 	}
 	v := make([]float32, len(sum))

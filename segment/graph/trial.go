@@ -23,6 +23,7 @@ const (
 	noisy                       // rows with noise as long as the distance of two rows
 	nearCrowded                 // between a row in a crowded place and one with few rows around it, nearer to the first
 	nearLonely                  // the same, nearer to the second
+	nearby                      // means of rows near each other, as of a group or of examples
 	anywhere                    // all directions alike, even those that the rows hardly use; for L2 as long as a row
 	popular                     // sparse rows that keep the element in which rows are largest
 	single                      // as long as a row, along one axis; only where many elements are zero
@@ -35,7 +36,7 @@ const (
 // kind that finds it least often has more.
 var sampled = [kinds]int{likeRows: 240, meansOfFew: 90, meansOfMany: 90, perturbed: 90, sparse: 90,
 	midpoints: 160, lonelyMidpoints: 90, mixedMidpoints: 160, central: 90, extrapolated: 90, noisy: 90,
-	nearCrowded: 90, nearLonely: 90, anywhere: 90, popular: 90, single: 90, opposite: 90}
+	nearCrowded: 90, nearLonely: 90, nearby: 90, anywhere: 90, popular: 90, single: 90, opposite: 90}
 
 // An outcome is the state of a search at the point where a setting would end it.
 type outcome struct {

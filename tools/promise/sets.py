@@ -23,6 +23,8 @@ test reads them:
                             times a hundredth, and vectors of length 1 along an axis
     unequal.l2              33,000 vectors of 96 dimensions in 1,000 clusters, of sizes by Zipf's law;
                             what lies between rows of large clusters and of small ones
+    lengths.dot             40,000 vectors of 96 dimensions in 200 groups, of lengths from 0.01 to
+                            100 by a lognormal law; the centres of groups, and what lies near them
     words50k                the 50,000 most frequent words of --glove, a directory with base.fvecs and
                             base.txt; rarer words, and averages as above
     sections                --bge, a directory with base.fvecs and query.fvecs, as it is
@@ -185,6 +187,22 @@ def unequal(folder):
     write(folder / "unequal.l2", "q-between small ones", (base[random.choice(small, QUERIES)] + base[random.choice(small, QUERIES)]) / 2)
 
 
+def lengths(folder):
+    random = numpy.random.default_rng(21)
+    centres = random.standard_normal((200, 96))
+
+    def rows(n):
+        x = centres[random.integers(200, size=n)] + 0.8 * random.standard_normal((n, 96))
+        x /= numpy.linalg.norm(x, axis=1, keepdims=True)
+        return x * numpy.exp(1.5 * random.standard_normal((n, 1))).clip(0.01, 100)
+
+    write(folder / "lengths.dot", "base", rows(40_000))
+    write(folder / "lengths.dot", "query", rows(QUERIES))
+    x = centres[random.integers(200, size=QUERIES)]
+    write(folder / "lengths.dot", "q-centres", x)
+    write(folder / "lengths.dot", "q-near centres", x + 0.3 * random.standard_normal((QUERIES, 96)))
+
+
 def words50k(folder, glove):
     vectors = read(glove / "base.fvecs")
     index = {w: i for i, w in enumerate((glove / "base.txt").read_text().split("\n"))}
@@ -260,7 +278,7 @@ def main():
     parser.add_argument("--glove", type=pathlib.Path)
     parser.add_argument("--bge", type=pathlib.Path)
     args = parser.parse_args()
-    makers = {m.__name__: lambda m=m: m(args.folder) for m in (digits, words350k, groups, bits, counts, copies, unit, unequal)}
+    makers = {m.__name__: lambda m=m: m(args.folder) for m in (digits, words350k, groups, bits, counts, copies, unit, unequal, lengths)}
     if args.glove:
         makers["words50k"] = lambda: words50k(args.folder, args.glove)
     if args.bge:
