@@ -98,8 +98,8 @@ func (s *Search) chooseSetting(p *Probe, i int, g *graph.Graph, matched int) (w 
 	return w, raise, true
 }
 
-// describe says what a search costs, as a share of a scan, and what it promises. dear: it costs
-// more, so the part is scanned.
+// describe returns the line of Explain for a graph search: its price relative to a scan and the
+// recall it promises. If dear, it costs more than a scan, so the part is scanned.
 func (w graphPlan) describe(raise, cost float64, dear bool) string {
 	raised := ""
 	if raise > 1 {

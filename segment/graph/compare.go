@@ -141,7 +141,7 @@ func (g *Graph) compareNodes(ctx context.Context, duplicates bitset.Set) error {
 
 func (g *Graph) compareSketches(ctx context.Context, duplicates bitset.Set) error {
 	var w workerScratch
-	size := simd.BlockSize(signs(g.Dim()))
+	size := simd.BlockSize(simd.PaddedDim(g.Dim()))
 	want := make([]uint32, size/4)
 	for i := range int(g.head.sketchBlocks()) {
 		if err := ctx.Err(); err != nil {

@@ -112,14 +112,14 @@ func (h *header) geometry() geometry {
 	g := geometry{stride: recordSize(h.ident.Dim), node: degree * 4}
 	mean := int64(h.ident.Dim) * 4
 	if h.quick() {
-		g.node += int64(simd.BlockSize(signs(h.ident.Dim)))
+		g.node += int64(simd.BlockSize(simd.PaddedDim(h.ident.Dim)))
 	}
 	if h.shares() {
 		g.stride, mean = simd.RecordTail, 0
 	}
 	g.nodes = align(headerSize + rows*g.stride)
 	g.sketches = g.nodes + rows*g.node
-	g.duplicates = g.sketches + h.sketchBlocks()*int64(simd.BlockSize(signs(h.ident.Dim)))
+	g.duplicates = g.sketches + h.sketchBlocks()*int64(simd.BlockSize(simd.PaddedDim(h.ident.Dim)))
 	g.mean = align(g.duplicates + rows*4)
 	g.entryPoints = align(g.mean + mean)
 	g.overflow = align(g.entryPoints + int64(h.entryPoints)*4)

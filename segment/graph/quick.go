@@ -24,9 +24,6 @@ import (
 // table, and |q - c| is computed from the node's record. Records that share their codes are not
 // rotated: no rotation changes a distance, so only the estimates need rotated points.
 
-// signs returns the length of the one-bit codes of points of dimension dim.
-func signs(dim int) int { return simd.PaddedDim(dim) }
-
 // numbers returns the numbers at the end of a record that make a point of its codes.
 func numbers(tail []byte) (scale, extra float32) {
 	number := func(at int) float32 { return math.Float32frombits(binary.LittleEndian.Uint32(tail[at:])) }
@@ -45,7 +42,7 @@ type decodedRecord struct {
 func (d *decodedRecord) read(coded, tail []byte, dim int) {
 	var scale float32
 	scale, d.extra = numbers(tail)
-	d.y = slices.Grow(d.y[:0], signs(dim))[:signs(dim)]
+	d.y = slices.Grow(d.y[:0], simd.PaddedDim(dim))[:simd.PaddedDim(dim)]
 	clear(d.y[dim:])
 	for i, c := range coded[:dim] {
 		d.y[i] = scale * float32(int(c)-128)
@@ -244,7 +241,7 @@ func (g *Graph) newEntrance() (*entrance, error) {
 	if err := g.touchRecords(g.entryPoints); err != nil {
 		return nil, err
 	}
-	n := signs(g.Dim())
+	n := simd.PaddedDim(g.Dim())
 	words := make([]uint32, simd.BlockSize(n)/4)
 	w := workerScratch{centre: decodedRecord{y: make([]float32, n)}}
 	w.sketchFrom(g, words, g.entryPoints)

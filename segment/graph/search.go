@@ -46,7 +46,7 @@ func (q *Query) Reset(g *Graph, vec []float32) {
 	if q.length = 0; g.head.minLength > 0 {
 		q.length = math.Sqrt(simd.Dot64(vec, vec))
 	}
-	q.y = slices.Grow(q.y[:0], signs(dim))[:signs(dim)]
+	q.y = slices.Grow(q.y[:0], simd.PaddedDim(dim))[:simd.PaddedDim(dim)]
 	clear(q.y[dim:])
 	extra := g.space.point(q.y[:dim], vec, true)
 	if g.rotates() {

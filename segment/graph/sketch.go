@@ -48,7 +48,7 @@ func (g *Graph) SketchPrice(rows int) float64 {
 
 // SketchSize returns the bytes of the sketches of this many rows.
 func (g *Graph) SketchSize(rows int) int64 {
-	return int64(rows) * int64(simd.BlockSize(signs(g.Dim()))) / degree
+	return int64(rows) * int64(simd.BlockSize(simd.PaddedDim(g.Dim()))) / degree
 }
 
 // sketchBlocks returns the number of blocks of sketches.
@@ -62,7 +62,7 @@ func (h *header) sketchBlocks() int64 {
 // sketchRows makes the sketches of all rows. A duplicate has none: its first row stands for it.
 func (b *builder) sketchRows() error {
 	n := int(b.head.sketchBlocks())
-	per := simd.BlockSize(signs(b.Dim())) / 4
+	per := simd.BlockSize(simd.PaddedDim(b.Dim())) / 4
 	words := make([]uint32, n*per)
 	later := bitset.New(b.Len())
 	for _, row := range b.duplicates {
@@ -85,7 +85,7 @@ func (w *workerScratch) sketchBlock(g *Graph, words []uint32, block int, later b
 	for row := block * degree; row < min(g.Len(), (block+1)*degree); row++ {
 		w.ids = append(w.ids, uint32(row))
 	}
-	w.centre.y, w.centre.extra = slices.Grow(w.centre.y[:0], signs(g.Dim()))[:signs(g.Dim())], 0
+	w.centre.y, w.centre.extra = slices.Grow(w.centre.y[:0], simd.PaddedDim(g.Dim()))[:simd.PaddedDim(g.Dim())], 0
 	clear(w.centre.y)
 	w.sketchFrom(g, words, w.ids)
 	for i := range degree {
@@ -97,7 +97,7 @@ func (w *workerScratch) sketchBlock(g *Graph, words []uint32, block int, later b
 
 // sketchBlocks returns some blocks of sketches.
 func (g *Graph) sketchBlocks(from, to int) []byte {
-	size := simd.BlockSize(signs(g.Dim()))
+	size := simd.BlockSize(simd.PaddedDim(g.Dim()))
 	return g.sketches[from*size : to*size]
 }
 
@@ -106,7 +106,7 @@ func (g *Graph) touchSketches(from, to int, cold bool) error {
 	if g.file == nil {
 		return nil
 	}
-	size := int64(simd.BlockSize(signs(g.Dim())))
+	size := int64(simd.BlockSize(simd.PaddedDim(g.Dim())))
 	start, end := g.geo.sketches+int64(from)*size, g.geo.sketches+int64(to)*size
 	if cold {
 		g.readAhead(start, end-start)
