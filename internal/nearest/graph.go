@@ -77,10 +77,16 @@ func (s *Search) chooseSetting(p *Probe, i int, g *graph.Graph, matched int) (w 
 		return w, 1, true
 	}
 	w.recall = p.Recall
-	if filtered := p.Parts[i].Set != nil; p.Least > engine.NegInf {
+	filtered := p.Parts[i].Set != nil
+	if p.Least > engine.NegInf {
 		w.setting, ok = g.SettingUpTo(w.recall, p.Need, filtered)
 	} else {
 		w.setting, ok = g.Setting(w.recall, p.Need, filtered)
+	}
+	if filtered {
+		if scan, found := s.cheaperScan(p, i, w, p.Need, ok); found {
+			w, ok = scan, true
+		}
 	}
 	if !ok {
 		if s.Trace != nil {
@@ -96,6 +102,16 @@ func (s *Search) chooseSetting(p *Probe, i int, g *graph.Graph, matched int) (w 
 		w.setting = w.setting.Times(raise)
 	}
 	return w, raise, true
+}
+
+// cheaperScan returns the plan of a scan of the sketches of a part for a number of rows. found is
+// false if the graph has none with the recall, or if the plan to walk costs no more.
+func (s *Search) cheaperScan(p *Probe, i int, walk graphPlan, need int, walks bool) (scan graphPlan, found bool) {
+	scan = walk
+	if scan.setting, found = walk.graph.ScanSetting(walk.recall, need); !found {
+		return scan, false
+	}
+	return scan, !walks || s.graphCost(p, i, scan) < s.graphCost(p, i, walk)
 }
 
 // describe returns the line of Explain for a graph search: its price relative to a scan and the
@@ -119,7 +135,7 @@ func (w graphPlan) describe(raise, cost float64, dear bool) string {
 
 // graphCost returns the expected cost of a graph search of a part, in the unit of ScanCost.
 func (s *Search) graphCost(p *Probe, i int, w graphPlan) float64 {
-	return w.graph.Price(w.graph.Work(w.setting, p.MatchedIn(s.View, i)), p.Need, p.Parts[i].Set != nil)
+	return w.graph.Cost(w.setting, p.Need, p.MatchedIn(s.View, i), p.Parts[i].Set != nil)
 }
 
 // A graphJob is the graph search of one query in one part, and its result.
@@ -319,24 +335,27 @@ func (s *Search) searchGraph(ctx context.Context, j *graphJob, memory *graphScra
 	return nil
 }
 
-// searchLonger searches again, for more rows, after a search that found that the rows near the
-// query do not match: its promise does not hold. rows and stats are of that search, and stay if
-// another one would cost more than a scan.
+// searchLonger searches again, for more rows or by a scan of sketches, after a search that found
+// that the rows near the query do not match: its promise does not hold. rows and stats are of that
+// search, and stay if another one would cost more than a scan of the part.
 func (s *Search) searchLonger(
 	j *graphJob, memory *graphScratch, set bitset.Set, rows []uint32, stats graph.Stats,
 ) ([]uint32, graph.Stats, error) {
 	q, i := j.query, j.part
 	w, part := q.Parts[i].plan, s.View.Parts[i]
 	more, setting, ok := w.graph.Longer(w.recall, q.Need, stats)
-	if raise := part.Segment.Raise(); raise > 1 {
-		setting = setting.Times(raise)
+	longer := graphPlan{graph: w.graph, setting: setting, recall: w.recall}
+	if scan, found := s.cheaperScan(q, i, longer, q.Need, ok); found {
+		longer, more, ok = scan, q.Need, true
 	}
-	longer := graphPlan{graph: w.graph, setting: setting}
+	if raise := part.Segment.Raise(); raise > 1 {
+		longer.setting = longer.setting.Times(raise)
+	}
 	if !ok || s.graphCost(q, i, longer) > s.ScanCost(q, i) && !s.GraphAlways {
 		return rows, stats, graph.ErrFar
 	}
-	memory.query.Guard(more, setting, q.MatchedIn(s.View, i))
-	rows, all, err := memory.query.Find(more, setting, set, &memory.buf)
+	memory.query.Guard(more, longer.setting, q.MatchedIn(s.View, i))
+	rows, all, err := memory.query.Find(more, longer.setting, set, &memory.buf)
 	all.Estimated += stats.Estimated
 	all.Sketched += stats.Sketched
 	return rows, all, err

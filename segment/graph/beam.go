@@ -181,6 +181,7 @@ type Buffer struct {
 	spread        spreadBuffer
 	sketch        sketchBuffer
 	scanned       bool // near has the rows found, whatever the layout: see scanSketches
+	more          int  // rows to collect beside those wanted: see scanAll
 	rows          []uint32
 	hits          []Hit
 	stats         Stats
@@ -227,7 +228,7 @@ func (b *Buffer) start(rows, ef, near, front int) {
 	default:
 		b.visited.Reset()
 	}
-	b.marks, b.marked, b.scanned = false, b.marked[:0], false
+	b.marks, b.marked, b.scanned, b.more = false, b.marked[:0], false, 0
 	b.pool.reset(ef, front)
 	b.near.reset(near, 0)
 	b.heap, b.expanded = b.heap[:0], b.expanded[:0]

@@ -37,6 +37,9 @@ func (b *builder) calibrate(rows codes.Source) error {
 	if err := b.measureWork(trials); err != nil {
 		return err
 	}
+	if err := b.scanTrials(trials, score); err != nil {
+		return err
+	}
 	var margins [len(calibrated)]float32
 	for _, columns := range [...][]int{{0, 1}, {2}, {3}, {4}} { // columns with the same rank share their searches
 		if k := calibrated[columns[0]]; columns[0] >= always && b.Len() < rowsPerHit*k {
@@ -76,7 +79,7 @@ func (b *builder) tabulate(all []trial, columns []int, score scoreFunc, margins 
 	}
 	for _, c := range columns {
 		var err error
-		if b.levels[c], err = b.keep(trials, c, s.tried[c], score); err != nil {
+		if b.levels[c], err = b.keep(trials, c, s.tried[c]); err != nil {
 			return err
 		}
 		for i := range trials {

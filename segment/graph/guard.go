@@ -160,6 +160,12 @@ func (q *Query) reach(allowed bitset.Set, b *Buffer) error {
 	if allowed == nil || q.g.head.ident.Metric == fileformat.Dot {
 		return ErrBeyondHorizon
 	}
+	if b.scanned {
+		if n, err := q.countWithin(g.horizon, g.want, b); err != nil || n >= g.want {
+			return err
+		}
+		return ErrBeyondHorizon
+	}
 	met := [][]simd.Neighbour{b.expanded}
 	if !q.g.rough() { // there the heap has estimates
 		met = append(met, b.heap)

@@ -16,7 +16,8 @@ const (
 	coarser     = 0.85 // the same for levels to confirm
 	coarsest    = 0.7  // and for 100 results and more
 	shareOfRows = 0.9  // weight of the queries like the rows in the mean cost of a search
-	worthScan   = 0.8  // share of the price of a scan up to which a search is worth while
+	mostPicked  = maxLevels - len(sketchDeviations)
+	worthScan   = 0.8 // share of the price of a scan up to which a search is worth while
 )
 
 // outcomes returns the measured levels of a column for the i-th ef of a round and each stopping
@@ -150,7 +151,7 @@ func (g *Graph) pick(all []level, share float32) (chosen []level) {
 	}
 	missed := float32(2) // by the last level chosen
 	for _, l := range all {
-		if m := 1 - l.recall; len(chosen) < maxLevels && m < missed && (m <= share*missed || l.recall == best) {
+		if m := 1 - l.recall; len(chosen) < mostPicked && m < missed && (m <= share*missed || l.recall == best) {
 			chosen, missed = append(chosen, l), m
 		}
 	}

@@ -2,6 +2,7 @@ package graph
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"github.com/vecbolt/vecbolt/internal/fileformat"
@@ -25,6 +26,38 @@ func (g *Graph) SettingUpTo(recall float64, k int, filtered bool) (s Setting, ok
 	i, times := g.column(k)
 	return g.settingUpTo(i, recall, k, filtered || times > 1)
 }
+
+// ScanSetting returns the cheapest setting that scans the sketches of all rows and was measured to
+// give the recall in searches for up to k results. It is for searches under a filter, because what
+// a scan misses does not depend on it. A filter brings the k best rows nearer together, and then a
+// scan may miss every row whose estimate is wrong by more than its deviations. These must not be
+// too many either. ok is false if there is no such setting.
+func (g *Graph) ScanSetting(recall float64, k int) (s Setting, ok bool) {
+	column, times := g.column(k)
+	if times > 1 {
+		return Setting{}, false
+	}
+	least := float32(0) // deviations
+	for i, levels := range g.levels[:column+1] {
+		at := slices.IndexFunc(levels, func(l level) bool {
+			s := l.setting(k, 1)
+			return s.scans() && s.Beyond.Deviations >= least && float64(l.recall) >= recall &&
+				s.Beyond.passes() >= recall
+		})
+		if at < 0 {
+			return Setting{}, false
+		}
+		s = levels[at].setting(k, 1)
+		if least = s.Beyond.Deviations; i < column {
+			s.measured = nil
+		}
+	}
+	return s, true
+}
+
+// passes returns the share of rows that pass a scan of sketches although no row is farther: their
+// estimates are off by a normal distribution.
+func (s Stage) passes() float64 { return 1 - math.Erfc(float64(s.Deviations)/math.Sqrt2)/2 }
 
 // settingUpTo is SettingUpTo for k results of a column.
 func (g *Graph) settingUpTo(column int, recall float64, k int, single bool) (s Setting, ok bool) {
@@ -151,8 +184,9 @@ func (g *Graph) Covers(recall float64, k, allowed int) bool {
 	if among <= k {
 		return true
 	}
-	_, ok := g.Setting(recall, among, true)
-	return ok && among <= calibrated[g.columns()-1]
+	_, walks := g.Setting(recall, among, true)
+	_, scans := g.ScanSetting(recall, among)
+	return (walks || scans) && among <= calibrated[g.columns()-1]
 }
 
 // A wholeBeam is a beam width with the recall of searches that expand the whole beam.

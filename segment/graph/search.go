@@ -156,12 +156,12 @@ func (q *Query) Find(k int, s Setting, allowed bitset.Set, buf *Buffer) (rows []
 	}
 	err = q.attempt(k, s, allowed, buf)
 	if err == nil {
-		err = q.collect(k, allowed, buf)
+		err = q.collect(k+buf.more, allowed, buf)
 	}
 	if err == nil {
 		err = q.reach(allowed, buf)
 	}
-	if err == nil && allowed != nil {
+	if err == nil && allowed != nil && !buf.scanned { // a scan leaves out no place
 		err = q.check(allowed, buf)
 	}
 	buf.ctx = nil // the memory of a search outlives its context
@@ -183,9 +183,11 @@ func (g *Graph) front(k int) int {
 func (q *Query) attempt(k int, s Setting, allowed bitset.Set, buf *Buffer) error {
 	first := s.stage()
 	switch {
+	case s.scans() || allowed != nil && s.Beyond.Deviations > 0:
+		return q.scanAll(k, s.Beyond.Deviations, allowed, buf)
 	case s.Within == 0:
 		return q.run(k, first, first, s.FewRatio, allowed, buf)
-	case allowed != nil && (s.Beyond.EF == 0 || s.Beyond.Deviations > 0):
+	case allowed != nil && s.Beyond.EF == 0:
 		return ErrBeyondHorizon
 	case allowed != nil:
 		return q.run(k, s.Beyond, s.Beyond, s.FewRatio, allowed, buf)
@@ -224,7 +226,7 @@ func (q *Query) goBeyond(k int, s Stage, buf *Buffer) error {
 		err = q.goOn(buf)
 	}
 	if err == nil && s.Deviations > 0 {
-		err = q.scanSketches(k, s.Deviations, buf)
+		err = q.scanSketches(k, s.Deviations, nil, buf)
 	}
 	return err
 }

@@ -28,7 +28,7 @@ type Setting struct {
 	// farther, the search goes on with Beyond. Queries far from all rows need wider searches than
 	// others. So do queries between groups of rows, of which a search finds one: the search also
 	// goes on if the spread of the rows found is below Spread. In graphs of the quick layout a
-	// wider beam begins again. Under a filter, Beyond is the whole search.
+	// wider beam begins again. Under a filter, Beyond is the whole search: see ScanSetting.
 	Within float32
 	Spread float32
 	Beyond Stage
@@ -80,18 +80,25 @@ func (s Stage) times(n float64) Stage {
 	return s
 }
 
+// scans reports whether searches with s scan all sketches, whatever their first stage finds.
+func (s Setting) scans() bool {
+	return s.Within == nobody && s.Beyond.EF == 0 && s.Beyond.Deviations > 0
+}
+
 // stage returns the first stage of a search.
 func (s Setting) stage() Stage { return Stage{EF: s.EF, StopRatio: s.StopRatio} }
 
 // String returns the setting as "ef 20, stop ratio 1.08", or as "ef 20, stop ratio 1.08 (far from
 // all rows: ef 100, stop ratio 1.12)", or "(far from all rows, or between groups: ...)", or as "ef
-// 200, stop ratio 1.03 or 1.27 of the 10th row".
+// 200, stop ratio 1.03 or 1.27 of the 10th row", or as "a scan of sketches, 2 deviations".
 func (s Setting) String() string {
 	switch {
 	case s.FewRatio > 0:
 		return fmt.Sprintf("%v or %.4g of the 10th row", s.stage(), s.FewRatio)
 	case s.Within == 0:
 		return s.stage().String()
+	case s.scans():
+		return s.Beyond.String()
 	case s.Spread == 0:
 		return fmt.Sprintf("%v (far from all rows: %v)", s.stage(), s.Beyond)
 	}

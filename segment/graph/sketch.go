@@ -27,6 +27,8 @@ const signDeviation = 0.6028
 const (
 	chunkBlocks = 128 // blocks between two looks at the rows that may be among the best
 	counted     = 64  // blocks that tell how many rows pass
+	walkBefore  = 20  // beam width of the walk before a scan under a filter,
+	mostWalked  = 4   // which keeps this many times the rows that will be scored
 )
 
 // sketchDeviations are the numbers of standard deviations that the calibration tries.
@@ -119,9 +121,11 @@ func (g *Graph) touchSketches(from, to int, cold bool) error {
 
 // A sketchBuffer is memory of scans of sketches.
 type sketchBuffer struct {
-	table   simd.Table
-	y       []float32
-	passing []uint32
+	table simd.Table
+	y     []float32
+	found []simd.Neighbour // by the walk before
+
+	passing, excluded []uint32 // rows
 }
 
 // sketchTable returns the table of the query for sketches.
@@ -142,13 +146,77 @@ func (q *Query) sketchSlack(deviations float32) float32 {
 	return deviations * float32(signDeviation*math.Sqrt(float64(q.point.Level)))
 }
 
-// scanSketches adds to the rows found those that a scan of the sketches finds: the rows whose
-// estimated distance, less some standard deviations, is below the distance of the last row that
-// would be scored so far.
-func (q *Query) scanSketches(k int, deviations float32, b *Buffer) error {
+// scanAll scans the sketches for a search whose walk decides nothing, as under a filter. What it
+// misses depends on neither the filter nor the query. A short walk that heeds no filter finds rows
+// that others must beat.
+func (q *Query) scanAll(k int, deviations float32, allowed bitset.Set, b *Buffer) error {
+	if !q.g.head.sketched {
+		return ErrBeyondHorizon
+	}
+	beam := rescored(k)
+	if allowed != nil {
+		beam *= mostWalked
+	}
+	if err := q.start(k, Stage{EF: beam}, nil, b); err != nil {
+		return err
+	}
+	b.ef = min(walkBefore, b.ef)
+	if err := q.walk(nil, b); err != nil {
+		return err
+	}
+	if err := q.scanSketches(k, deviations, allowed, b); err != nil || allowed == nil || q.guard.want == 0 {
+		return err
+	}
+	// Beyond the rows that the filter excludes, others lie closer together than codes can tell. So
+	// further ones are scored, in proportion.
+	passed, err := q.passedOver(k, b)
+	if b.stats.Passed = passed; err != nil || passed <= q.guard.passed {
+		return err
+	}
+	if k+passed > calibrated[len(calibrated)-1] {
+		return ErrFar
+	}
+	b.more = passed
+	return q.scanSketches(k+passed, deviations, allowed, b)
+}
+
+// passedOver returns about how many excluded rows are nearer than the k-th row found, by a sample
+// of those that the scan has met.
+func (q *Query) passedOver(k int, b *Buffer) (int, error) {
+	last, ok := b.near.within(k)
+	all := b.sketch.excluded
+	if !ok || len(all) == 0 {
+		return 0, nil
+	}
+	ids := b.ids[:0]
+	for i, n := 0, min(samples, len(all)); i < n; i++ {
+		ids = append(ids, all[i*len(all)/n])
+	}
+	b.ids = ids
+	if err := q.g.touchRecords(ids); err != nil {
+		return 0, err
+	}
+	b.others = slices.Grow(b.others[:0], len(ids))[:len(ids)]
+	q.g.measureL2(b.others, &q.point, ids)
+	nearer := 0
+	for i, d := range b.others {
+		if d < last && ids[i] != q.without {
+			nearer++
+		}
+	}
+	return nearer * len(all) / len(ids), nil
+}
+
+// scanSketches adds to the rows found those that a scan of the sketches finds: the allowed rows
+// whose estimated distance, less some standard deviations, is below the distance of the last row
+// that would be scored so far.
+func (q *Query) scanSketches(k int, deviations float32, allowed bitset.Set, b *Buffer) error {
 	g := q.g
-	q.keepMeasured(b)
+	if err := q.keepMeasured(k, allowed, b); err != nil {
+		return err
+	}
 	table, slack := q.sketchTable(b), q.sketchSlack(deviations)
+	excluded := b.sketch.excluded[:0]
 	var below [chunkBlocks]uint32
 	blocks, chunk := int(g.head.sketchBlocks()), chunkBlocks
 	if b.lastScored(k) == math.MaxFloat32 { // all rows pass until enough are known
@@ -164,7 +232,7 @@ func (q *Query) scanSketches(k int, deviations float32, b *Buffer) error {
 			return err
 		}
 		most := b.lastScored(k)
-		passing := b.sketch.passing[:0]
+		passing, met := b.sketch.passing[:0], len(excluded)
 		simd.Below(below[:to-from], table, g.sketchBlocks(from, to), q.point.Level, most, slack)
 		for i, below := range below[:to-from] {
 			for ; below != 0; below &= below - 1 {
@@ -172,10 +240,26 @@ func (q *Query) scanSketches(k int, deviations float32, b *Buffer) error {
 				if row >= g.Len() {
 					return corrupt(g.geo.sketches, "a sketch of row %d of %d", row, g.Len())
 				}
-				passing = append(passing, uint32(row))
+				if allowed == nil || allowed.Has(row) {
+					passing = append(passing, uint32(row))
+				} else { // perhaps a duplicate is
+					simd.Prefetch(codec.BytesFromU32s(g.duplicates[row:][:1]))
+					excluded = append(excluded, uint32(row))
+				}
 			}
 		}
-		b.sketch.passing = passing
+		others := excluded[met:]
+		excluded = excluded[:met]
+		for _, row := range others {
+			if ok, err := g.anyAllowed(row, allowed); err != nil {
+				return err
+			} else if ok {
+				passing = append(passing, row)
+			} else {
+				excluded = append(excluded, row)
+			}
+		}
+		b.sketch.passing, b.sketch.excluded = passing, excluded
 		b.stats.Sketched += min(to*degree, g.Len()) - from*degree
 		if err := g.measure(&q.point, passing, b); err != nil {
 			return err
@@ -193,10 +277,22 @@ func (b *Buffer) lastScored(k int) float32 {
 	return math.MaxFloat32
 }
 
-// keepMeasured leaves in b.near the nearest rows whose records the walk has read, and in b.visited
-// no others.
-func (q *Query) keepMeasured(b *Buffer) {
-	if p := q.found(b); p != &b.near {
+// keepMeasured leaves in b.near the nearest allowed rows whose records the walk has read, and in
+// b.visited no others.
+func (q *Query) keepMeasured(k int, allowed bitset.Set, b *Buffer) error {
+	switch p := q.found(b); {
+	case allowed != nil:
+		found := append(b.sketch.found[:0], p.rows...)
+		b.sketch.found = found
+		b.near.reset(max(rescored(k), q.g.rank(k)), 0)
+		for _, e := range found {
+			if ok, err := q.g.anyAllowed(e.ID&^simd.Marked, allowed); err != nil {
+				return err
+			} else if ok {
+				b.near.offer(e.Dist, e.ID&^simd.Marked)
+			}
+		}
+	case p != &b.near:
 		for _, e := range p.rows[:min(len(p.rows), b.near.limit)] {
 			b.near.offer(e.Dist, e.ID&^simd.Marked)
 		}
@@ -215,6 +311,26 @@ func (q *Query) keepMeasured(b *Buffer) {
 		b.visited.Set(int(id))
 	}
 	b.mark(b.sketch.passing)
+	return nil
+}
+
+// countWithin counts rows, up to most, whose estimated distance is below a bound.
+func (q *Query) countWithin(bound float32, most int, b *Buffer) (n int, err error) {
+	g := q.g
+	table := q.sketchTable(b)
+	var below [chunkBlocks]uint32
+	blocks := int(g.head.sketchBlocks())
+	for from := 0; from < blocks && n < most; from += chunkBlocks {
+		to := min(from+chunkBlocks, blocks)
+		if err := g.touchSketches(from, to, b.cold); err != nil {
+			return 0, err
+		}
+		simd.Below(below[:to-from], table, g.sketchBlocks(from, to), q.point.Level, bound, 0)
+		for _, mask := range below[:to-from] {
+			n += bits.OnesCount32(mask)
+		}
+	}
+	return n, nil
 }
 
 // A sketchScan is a scan of the sketches that the calibration has measured.
@@ -223,49 +339,79 @@ type sketchScan struct {
 	samples    []sample // by trial
 }
 
-// sketchScans measures scans of the sketches for a column. One with the most deviations finds rows
-// for each trial. With fewer it finds the ones that pass beside the last row scored, and some
-// blocks tell how many rows pass in all.
-func (b *builder) sketchScans(trials []trial, column int, score scoreFunc) ([]sketchScan, error) {
-	if !b.head.sketched {
-		return nil, nil
+// scanTrials measures scans of the sketches for all trials, in the columns of two stages. One scan
+// with the most deviations, for the most results that the trial has, finds rows. With fewer of both
+// it finds the ones that pass beside the last row scored, and some blocks tell how many rows pass
+// in all.
+func (b *builder) scanTrials(trials []trial, score scoreFunc) error {
+	if !b.head.sketched || !b.planned {
+		return nil
 	}
-	all := make([]sketchScan, len(sketchDeviations))
-	for i, d := range sketchDeviations {
-		all[i] = sketchScan{d, make([]sample, len(trials))}
-	}
-	k := calibrated[column]
-	widest := Setting{EF: firstEF, Within: nobody, Beyond: Stage{Deviations: slices.Max(sketchDeviations[:])}}
 	first := b.firstRows()
 	nodes := b.SketchPrice(b.Len()) / b.expansion
 	each := (passPrice + float64(passingPrice*float64(b.Dim()))) / b.expansion
-	err := b.each(len(trials), func(w *workerScratch, i int) error {
+	return b.each(len(trials), func(w *workerScratch, i int) error {
 		t, buf := &trials[i], &w.buf
-		if err := t.query.attempt(k, widest, nil, buf); err != nil {
+		last := always - 1
+		for calibrated[last] > t.most {
+			last--
+		}
+		if err := t.query.scanAll(calibrated[last], slices.Max(sketchDeviations[:]), nil, buf); err != nil {
 			return err
 		}
-		if err := t.query.collect(k, nil, buf); err != nil {
-			return err
-		}
-		found, err := t.count(column, w, score)
-		if err != nil {
-			return err
-		}
-		w.ids = w.ids[:0]
-		for _, row := range buf.rows {
-			if at, ok := t.ranks[row]; ok && at < len(t.wanted(column)) {
-				w.ids = append(w.ids, row)
+		t.walked = float32(buf.stats.Expanded)
+		for c := range last + 1 {
+			k := calibrated[c]
+			if err := t.query.collect(k, nil, buf); err != nil {
+				return err
 			}
-		}
-		exact, last := t.beyond(column, buf), buf.lastScored(k)
-		for j := range all {
-			share, passing := t.query.passing(w, all[j].deviations, last, first)
-			cost := float32(nodes + float64(each*passing))
-			all[j].samples[i] = sample{found: found * share, nodes: cost, exact: exact}
+			found, err := t.count(c, w, score)
+			if err != nil {
+				return err
+			}
+			w.ids = w.ids[:0]
+			for _, row := range buf.rows {
+				if at, ok := t.ranks[row]; ok && at < len(t.wanted(c)) {
+					w.ids = append(w.ids, row)
+				}
+			}
+			exact, farthest := t.beyond(c, buf), buf.lastScored(k)
+			for j, d := range sketchDeviations {
+				share, passing := t.query.passing(w, d, farthest, first)
+				cost := float32(nodes + float64(each*passing))
+				t.scanned[c][j] = sample{found: found * share, nodes: cost, exact: exact}
+			}
 		}
 		return nil
 	})
-	return all, err
+}
+
+// sketchScans returns the scans of the sketches for a column, as scanTrials has measured them.
+func (b *builder) sketchScans(trials []trial, column int) []sketchScan {
+	if !b.head.sketched {
+		return nil
+	}
+	all := make([]sketchScan, len(sketchDeviations))
+	for j, d := range sketchDeviations {
+		all[j] = sketchScan{d, make([]sample, len(trials))}
+		for i := range trials {
+			all[j].samples[i] = trials[i].scanned[column][j]
+		}
+	}
+	return all
+}
+
+// level returns the level of a scan that does not depend on what a walk finds: see ScanSetting.
+func (s *sketchScan) level(trials []trial) level {
+	var sums [kinds]moments
+	for i := range trials {
+		one := s.samples[i]
+		one.nodes += trials[i].walked
+		sums[trials[i].kind].add(one, 1)
+	}
+	l := level{ef: firstEF, within: nobody, beyond: Stage{Deviations: s.deviations}, measured: measuredOf(&sums)}
+	l.expect(&sums)
+	return l
 }
 
 // firstRows returns for each row the first one with the same record.

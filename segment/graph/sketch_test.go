@@ -4,19 +4,21 @@ import (
 	"cmp"
 	"errors"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/vecbolt/vecbolt/internal/bitset"
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/formattest"
 )
 
-// nearestByCodes returns the k nearest rows of a query by their records, without a row.
-func nearestByCodes(q *Query, k int, without uint32) []uint32 {
+// nearestByCodes returns the k nearest allowed rows of a query by their records, without a row.
+func nearestByCodes(q *Query, k int, without uint32, allowed bitset.Set) []uint32 {
 	ids := make([]uint32, 0, q.g.Len())
 	for row := range uint32(q.g.Len()) {
-		if row != without {
+		if row != without && (allowed == nil || allowed.Has(int(row))) {
 			ids = append(ids, row)
 		}
 	}
@@ -31,47 +33,162 @@ func nearestByCodes(q *Query, k int, without uint32) []uint32 {
 }
 
 // TestScanSketches: a scan that mistrusts every estimate finds the rows that a comparison with all
-// records finds, each of a chain of duplicates once, and without the row that is left out.
+// records finds, each of a chain of duplicates once, without the row that is left out, and only
+// rows that a filter allows.
 func TestScanSketches(t *testing.T) {
-	const k = 10
+	const k, rows = 10, 331 // not a multiple of the rows of a block
 	s := Setting{EF: 1, Within: nobody, Beyond: Stage{Deviations: 1000}}
+	odd := bitset.New(rows) // of duplicates, perhaps not the first
+	for row := 1; row < rows; row += 2 {
+		odd.Set(row)
+	}
 	for _, layout := range []uint32{plain, quick, shared, quickShared} {
 		for _, m := range metrics {
 			for _, dim := range []int{9, 64} {
-				d := withDuplicates(331, dim) // not a multiple of the rows of a block
+				d := withDuplicates(rows, dim)
 				g := d.graph(t, m, Options{layout: layout, quiet: true})
 				var buf Buffer
 				for _, row := range []int{0, 3, 100, 330} {
-					for _, left := range []bool{false, true} {
-						q := g.Query(d.row(row))
-						without := uint32(none)
-						if left {
-							q.Without(row)
-							without = uint32(row)
-						}
-						got, _, err := q.Find(k, s, nil, &buf)
-						if err != nil {
-							t.Fatal(err)
-						}
-						got = slices.Clone(got)
-						want := nearestByCodes(q, len(got), without)
-						slices.Sort(got)
-						slices.Sort(want)
-						dist := func(rows []uint32) []float32 { // rows at one distance may stand for each other
-							dists := make([]float32, len(rows))
-							g.measureL2(dists, &q.point, rows)
-							slices.Sort(dists)
-							return dists
-						}
-						if len(got) < k || len(slices.Compact(slices.Clone(got))) < len(got) ||
-							slices.Contains(got, without) || !slices.Equal(dist(got), dist(want)) {
-							t.Errorf("layout %d, %v, %d dimensions, row %d, left out: %v: %v, want %v", layout, m, dim, row,
-								left, got, want)
+					far := bitset.New(rows) // without the neighbourhood of the query
+					far.Fill(rows)
+					for _, near := range nearestByCodes(g.Query(d.row(row)), 200, none, nil) {
+						far.Clear(int(near))
+					}
+					for _, allowed := range []bitset.Set{nil, odd, far} {
+						for _, left := range []bool{false, true} {
+							q := g.Query(d.row(row))
+							without := uint32(none)
+							if left {
+								q.Without(row)
+								without = uint32(row)
+							}
+							got, _, err := q.Find(k, s, allowed, &buf)
+							if err != nil {
+								t.Fatal(err)
+							}
+							got = slices.Clone(got)
+							want := nearestByCodes(q, len(got), without, allowed)
+							slices.Sort(got)
+							slices.Sort(want)
+							dist := func(rows []uint32) []float32 { // rows at one distance may stand for each other
+								dists := make([]float32, len(rows))
+								g.measureL2(dists, &q.point, rows)
+								slices.Sort(dists)
+								return dists
+							}
+							if len(got) < k || len(slices.Compact(slices.Clone(got))) < len(got) ||
+								slices.Contains(got, without) || !slices.Equal(dist(got), dist(want)) ||
+								allowed != nil && slices.ContainsFunc(got, func(row uint32) bool { return !allowed.Has(int(row)) }) {
+								t.Errorf("layout %d, %v, %d dimensions, row %d, %d allowed, left out: %v: %v, want %v", layout, m,
+									dim, row, allowed.Count(), left, got, want)
+							}
 						}
 					}
 				}
 			}
 		}
+	}
+}
+
+// TestScanSetting: a scan of sketches keeps its promise under filters, whether these are
+// independent of the query or exclude its neighbourhood, for rows like those of the graph and for
+// others.
+func TestScanSetting(t *testing.T) {
+	const k = 10
+	for _, set := range []struct {
+		layout    uint32
+		dim, rows int
+		metrics   []fileformat.Metric
+	}{{plain, 160, 12_000, metrics}, {quick, quickDim, 6000, []fileformat.Metric{fileformat.L2}}} {
+		layout, rows := set.layout, set.rows
+		for _, m := range set.metrics {
+			d, queries := make1("clusters", set.dim, rows, 60)
+			g := d.graph(t, m, Options{layout: layout, Planned: true})
+			for i := range 60 { // between two rows
+				x, y := d.row(i), d.row(rows-1-i)
+				mean := make([]float32, len(x))
+				for j := range mean {
+					mean[j] = (x[j] + y[j]) / 2
+				}
+				queries = append(queries, mean)
+			}
+			near := make([][]uint32, len(queries))
+			for i := 1; i < len(queries); i += 2 {
+				near[i] = nearestByCodes(g.Query(queries[i]), 300, none, nil)
+			}
+			r := rand.New(rand.NewPCG(7, uint64(m)))
+			var buf Buffer
+			for _, recall := range []float64{0.8, 0.9, 0.95, 0.99} {
+				s, ok := g.ScanSetting(recall, k)
+				if !ok {
+					if recall <= 0.95 { // above, 8 bits may not tell which rows are nearest
+						t.Errorf("layout %d, %v: no scan of sketches for %g", layout, m, recall)
+					}
+					continue
+				}
+				for _, share := range []float64{0.9, 0.4, 0.05} {
+					found, all := 0, 0
+					for i, vec := range queries {
+						allowed := bitset.New(rows)
+						for row := range rows {
+							if r.Float64() < share {
+								allowed.Set(row)
+							}
+						}
+						for _, row := range near[i] {
+							allowed.Clear(int(row))
+						}
+						q := g.Query(vec)
+						q.Guard(k, s, allowed.Count())
+						hits, _, err := q.Search(k, s, allowed, d.scorer(m, vec), &buf)
+						if errors.Is(err, ErrBeyondHorizon) || errors.Is(err, ErrFar) { // the caller scans
+							continue
+						}
+						if err != nil {
+							t.Fatal(err)
+						}
+						found, all = found+common(hits, exact(m, d, vec, k, allowed)), all+k
+					}
+					deviation := math.Sqrt(recall * (1 - recall) / float64(all))
+					if got := float64(found) / float64(all); all < 60*k || got < recall-2*deviation {
+						t.Errorf("layout %d, %v, %.0f %% allowed: %v finds %.3f of %d, promised %g", layout, m, 100*share, s, got, all, recall)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestScanHorizon: under a filter, a query beyond the horizon of the calibration is left to a scan
+// of the rows. One near rows that the filter excludes is not.
+func TestScanHorizon(t *testing.T) {
+	const rows, k = 12_000, 10
+	d, queries := make1("clusters", 160, rows, 1)
+	g := d.graph(t, fileformat.L2, Options{Planned: true})
+	s, ok := g.ScanSetting(0.9, k)
+	if !ok {
+		t.Fatal("no scan of sketches")
+	}
+	search := func(vec []float32) error {
+		q := g.Query(vec)
+		far := bitset.New(rows)
+		far.Fill(rows)
+		for _, near := range nearestByCodes(q, 200, none, nil) {
+			far.Clear(int(near))
+		}
+		q.Guard(k, s, far.Count())
+		_, _, err := q.Find(k, s, far, new(Buffer))
+		return err
+	}
+	if err := search(queries[0]); err != nil {
+		t.Error(err)
+	}
+	away := slices.Clone(queries[0])
+	for i := range away {
+		away[i] = 100 * (1 + away[i])
+	}
+	if err := search(away); !errors.Is(err, ErrBeyondHorizon) {
+		t.Error(err)
 	}
 }
 
@@ -86,10 +203,11 @@ func TestSketchScans(t *testing.T) {
 			t.Fatal(err)
 		}
 		b, trials, score := trialsOf(t, g, d)
-		scans, err := b.sketchScans(trials, c, score)
-		if err != nil {
+		b.planned = true
+		if err := b.scanTrials(trials, score); err != nil {
 			t.Fatal(err)
 		}
+		scans := b.sketchScans(trials, c)
 		last := 0.0
 		for _, scan := range scans {
 			var stated, found [kinds]moments
@@ -177,20 +295,19 @@ func TestSketchesDamaged(t *testing.T) {
 }
 
 // TestNoSketches: without sketches, in files of earlier versions and of very many dimensions, such
-// a stage is left to a scan. Under a filter, it always is.
+// a stage is left to a scan of the rows, with a filter and without.
 func TestNoSketches(t *testing.T) {
-	s := Setting{EF: 5, Within: nobody, Beyond: Stage{Deviations: 3}}
-	wide, queries := make1("normal", 5000, 40, 1)
-	g := wide.graph(t, fileformat.L2, Options{quiet: true})
-	if _, _, err := g.Query(queries[0]).Find(10, s, nil, new(Buffer)); !errors.Is(err, ErrBeyondHorizon) {
-		t.Error(err)
-	}
-	d, queries := make1("normal", 24, 40, 1)
-	g = d.graph(t, fileformat.L2, Options{quiet: true})
-	allowed := make([]uint64, 1)
-	allowed[0] = math.MaxUint64 >> 24
-	if _, _, err := g.Query(queries[0]).Find(10, s, allowed, new(Buffer)); !errors.Is(err, ErrBeyondHorizon) {
-		t.Error(err)
+	d, queries := make1("normal", 5000, 40, 1)
+	g := d.graph(t, fileformat.L2, Options{quiet: true})
+	allowed := bitset.New(40)
+	allowed.Fill(16)
+	for _, within := range []float32{nobody, 1} {
+		for _, filter := range []bitset.Set{nil, allowed} {
+			s := Setting{EF: 5, Within: within, Beyond: Stage{Deviations: 3}}
+			if _, _, err := g.Query(queries[0]).Find(10, s, filter, new(Buffer)); !errors.Is(err, ErrBeyondHorizon) {
+				t.Errorf("within %g, %d allowed: %v", within, filter.Count(), err)
+			}
+		}
 	}
 }
 

@@ -147,8 +147,8 @@ func (p *pair) level(within, spread float32) level {
 }
 
 // pairs returns the searches of two stages that levels of one can make, with this one first. The
-// second is one of the scans of sketches. Without any, it is a wider walk, or a scan of the rows,
-// which costs as much as so many expansions.
+// second is one of the scans of sketches. Without any, it is a wider walk, or, in graphs without
+// sketches, a scan of the rows, which costs as much as so many expansions.
 func (b *builder) pairs(first *level, some []level, sketches []sketchScan, scan float32) (all []*pair) {
 	for i := range sketches {
 		all = append(all, &pair{first: first, sketches: &sketches[i]})
@@ -161,7 +161,10 @@ func (b *builder) pairs(first *level, some []level, sketches []sketchScan, scan 
 			all = append(all, &pair{first: first, second: second, again: b.Quick()})
 		}
 	}
-	return append(all, &pair{first: first, scan: scan})
+	if !b.head.sketched {
+		all = append(all, &pair{first: first, scan: scan})
+	}
+	return all
 }
 
 // scanNodes returns how many expansions cost as much as a scan for k rows.
@@ -195,6 +198,9 @@ func (b *builder) staged(trials []trial, column int, tried []level, sketches []s
 // stagedFrom is staged for pairs with the same first level.
 func (b *builder) stagedFrom(trials []trial, column int, pairs []*pair,
 	wanted wantedFunc) (levels []level) {
+	if len(pairs) == 0 {
+		return nil
+	}
 	horizon := b.head.horizons[column]
 	near := pairs[0].first.samples
 	order := make([]int, len(near))
@@ -217,9 +223,11 @@ func (b *builder) stagedFrom(trials []trial, column int, pairs []*pair,
 			far[t] = p.far(t)
 			all[trials[t].kind].add(far[t], 1)
 		}
-		l := p.level(nobody, 0)
-		if l.expect(&all); wanted(&l, float32(all[likeRows].recall())) {
-			levels = append(levels, l)
+		if p.sketches == nil { // without a bound: see sketchScan.level
+			l := p.level(nobody, 0)
+			if l.expect(&all); wanted(&l, float32(all[likeRows].recall())) {
+				levels = append(levels, l)
+			}
 		}
 		for i := range tries {
 			least := float32(0)
@@ -265,19 +273,24 @@ func (b *builder) complete(trials []trial, l *level) {
 // keep returns the levels to keep, cheapest first. Two stages are for recalls that one gives only
 // at the price of a scan, and where they spare queries like the rows much of the work: see spares.
 // Scans of the sketches take the place of wider walks where such queries take no longer with them.
-func (b *builder) keep(trials []trial, column int, tried []level, score scoreFunc) ([]level, error) {
+// Searches under a filter use scans without a walk that decides.
+func (b *builder) keep(trials []trial, column int, tried []level) ([]level, error) {
 	chosen := b.pick(tried, finer)
 	if b.stages(column) {
 		var err error
 		if chosen, err = b.extend(trials, column, chosen, tried, nil, (*level).spares); err != nil {
 			return nil, err
 		}
-		sketches, err := b.sketchScans(trials, column, score)
-		if err == nil && sketches != nil {
-			chosen, err = b.extend(trials, column, chosen, tried, sketches, (*level).noDearer)
-		}
-		if err != nil {
-			return nil, err
+		if sketches := b.sketchScans(trials, column); sketches != nil {
+			if chosen, err = b.extend(trials, column, chosen, tried, sketches, (*level).noDearer); err != nil {
+				return nil, err
+			}
+			for i := range sketches {
+				if l := sketches[i].level(trials); l.recall >= fromRecall && b.worth(&l, column) {
+					chosen = append(chosen, l)
+				}
+			}
+			b.sortByCost(chosen)
 		}
 	}
 	for i := range chosen {
@@ -310,7 +323,7 @@ func (b *builder) extend(trials []trial, column int, chosen, tried []level, sket
 	for i := range pairs {
 		b.complete(trials, &pairs[i])
 	}
-	chosen = append(chosen, pairs[:min(len(pairs), maxLevels-len(chosen))]...)
+	chosen = append(chosen, pairs[:min(len(pairs), mostPicked-len(chosen))]...)
 	b.sortByCost(chosen)
 	return chosen, nil
 }

@@ -21,6 +21,9 @@ const (
 	fewerRatios = 4      // and below, where easy trials are inferred
 	leastEasy   = 12     // a kind with fewer easy trials has all of them walked
 	sampleEvery = 4      // otherwise one in this many
+
+	widerThanScan = 3   // times the expansions that cost as much as a scan of sketches: no beam is wider,
+	leastWidest   = 100 // but this wide at least
 )
 
 // stopRatios are the stopping ratios tried during calibration, in ascending order.
@@ -53,6 +56,9 @@ func (b *builder) newSweep(trials []trial, columns []int, score scoreFunc) *swee
 	s := &sweep{builder: b, trials: trials, columns: columns, score: score, deep: columns[0] >= always,
 		staged: slices.ContainsFunc(columns, b.stages), efs: b.widths(calibrated[columns[len(columns)-1]]),
 		last: len(stopRatios)}
+	if most := b.widestWalk(trials, columns); most > 0 {
+		s.efs = slices.DeleteFunc(s.efs, func(ef int) bool { return ef > most })
+	}
 	if b.sifts && columns[0] <= 1 {
 		s.trials = oneIn(tryEvery, trials)
 	}
@@ -67,13 +73,35 @@ func (b *builder) newSweep(trials []trial, columns []int, score scoreFunc) *swee
 	return s
 }
 
+// widestWalk returns the widest beam that can be worth while beside scans of the sketches, 0 if
+// there are none. Most walks with a stopping ratio expand a part of their beam.
+func (b *builder) widestWalk(trials []trial, columns []int) (most int) {
+	for _, c := range columns {
+		if !b.stages(c) || !b.head.sketched {
+			return 0
+		}
+		var usual moments
+		for i := range trials {
+			if t := &trials[i]; t.kind == likeRows {
+				usual.add(t.scanned[c][len(sketchDeviations)-1], 1)
+			}
+		}
+		most = max(most, widerThanScan*int(usual.nodes/usual.n), 2*calibrated[c], leastWidest)
+	}
+	return most
+}
+
 // widths returns the beam widths to measure for k results.
 func (b *builder) widths(k int) (efs []int) {
 	most := largestEF
 	if k > calibrated[always-1] {
 		most = deepestEF
 	}
-	for i, step := 0, 1; ; i += step {
+	step := 1
+	if b.rough() && k > calibrated[always-1] { // a walk for each width, and few trials
+		step = 2
+	}
+	for i := 0; ; i += step {
 		ef := int(firstEF * math.Pow(10, float64(i)/perDecade))
 		if ef > max(lastEF, min(b.Len()/lastShare, most), 4*k) || len(efs) > 0 && efs[len(efs)-1] >= b.Len() {
 			return efs

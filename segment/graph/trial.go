@@ -67,6 +67,7 @@ type trial struct {
 	norm  float64
 	point []float32      // including the extra element
 	most  int            // rows of truth
+	bound float32        // squared distance of the farthest of these at most
 	truth []neighbour    // the best other rows; while rows are offered, up to twice as many
 	full  bool           // there are at least most other rows, and least and worst are known
 	least float64        // no row of truth scores less
@@ -80,6 +81,9 @@ type trial struct {
 	margin [len(calibrated)]float32 // margin that would have been enough
 
 	deep [len(calibrated)]sight // what a wide search finds, by column
+
+	scanned [always][len(sketchDeviations)]sample // by scans of the sketches, without the walk before
+	walked  float32                               // expansions of that walk
 }
 
 // A sight is the share of rows that a search found, and the squared distance of the last one

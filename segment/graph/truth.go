@@ -32,8 +32,55 @@ func (b *builder) trials(rows codes.Source) ([]trial, error) {
 	return trials, b.compareAll(trials, rows)
 }
 
-// compareAll finds the true neighbours of trials by brute force.
+// widened is by how much a bound may be too small, because walks measure distances of codes.
+const widened = 1.02
+
+// compareAll finds the true neighbours of trials by brute force. A walk for each tells first how
+// far they are at most, so that few other rows are scored. If it was wrong, too few rows are found,
+// and the trial is compared again without a bound.
 func (b *builder) compareAll(trials []trial, rows codes.Source) error {
+	err := b.each(len(trials), func(w *workerScratch, i int) error {
+		t := &trials[i]
+		if t.query = b.Query(t.vec); t.row != none {
+			t.query.Without(int(t.row))
+		}
+		t.bound = math.MaxFloat32
+		if err := t.query.attempt(t.most, Setting{EF: t.most}, nil, &w.buf); err != nil {
+			return err
+		}
+		if last, ok := t.query.found(&w.buf).within(t.most); ok {
+			t.bound = widened * last
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if err := b.compareWithin(trials, rows); err != nil {
+		return err
+	}
+	var short []int
+	for i := range trials {
+		if t := &trials[i]; t.bound < math.MaxFloat32 && (!t.full || t.worst > t.bound) {
+			short = append(short, i)
+		}
+	}
+	again := make([]trial, len(short))
+	for j, i := range short {
+		again[j] = trials[i]
+		again[j].bound, again[j].truth, again[j].full = math.MaxFloat32, nil, false
+	}
+	if len(again) > 0 {
+		err = b.compareWithin(again, rows)
+	}
+	for j, i := range short {
+		trials[i] = again[j]
+	}
+	return err
+}
+
+// compareWithin finds the true neighbours of trials that are not beyond their bounds.
+func (b *builder) compareWithin(trials []trial, rows codes.Source) error {
 	dim := b.Dim()
 	tiles := make([]*simd.RowTile, (len(trials)+trialsPerTile-1)/trialsPerTile)
 	err := b.each(len(tiles), func(_ *workerScratch, i int) error {
@@ -42,11 +89,7 @@ func (b *builder) compareAll(trials []trial, rows codes.Source) error {
 		tiles[i] = simd.NewL2Tile(len(group), dim+1)
 		for j := range group {
 			t := &group[j]
-			t.query, t.point = b.Query(t.vec), make([]float32, dim+1)
-			if t.row != none {
-				t.query.Without(int(t.row))
-			}
-			t.norm = b.norm(t.vec)
+			t.point, t.norm = make([]float32, dim+1), b.norm(t.vec)
 			t.point[dim] = b.space.point(t.point[:dim], t.vec, true)
 			tiles[i].Set(j, t.point)
 		}
@@ -188,14 +231,15 @@ func (b *builder) blur(longest float64) float64 {
 	return blur
 }
 
-// beyond returns a squared distance beyond which no row can be a true neighbour of the trial: the
-// largest one in truth, plus rounding errors.
+// beyond returns a squared distance beyond which no row can be a true neighbour of the trial within
+// its bound: the largest one in truth, plus rounding errors.
 func (b *builder) beyond(t *trial, blur float64) float32 {
-	if !t.full {
-		return math.MaxFloat32
+	worst := t.bound
+	if t.full {
+		worst = min(worst, t.worst)
 	}
 	relative := 1.01*simd.ErrorBound(b.Dim()+1) + 0x1p-40 // of sums, and of scores
-	d := math.Sqrt(float64(t.worst)*(1+2*relative)) + 2*blur
+	d := math.Sqrt(float64(worst)*(1+2*relative)) + 2*blur
 	return float32(min(d*d*(1+2*relative), math.MaxFloat32))
 }
 

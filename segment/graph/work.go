@@ -101,6 +101,20 @@ func (g *Graph) Work(s Setting, allowed int) float64 {
 	return min(float64(g.met())+float64(rows*(1-math.Exp(-g.draws(expanded)))), rows)
 }
 
+// Cost returns the price of a search for k rows with a setting, under a filter that allows this
+// many rows, in the unit of Price. The fewer rows are allowed, the farther a walk goes. A scan of
+// sketches looks at all rows anyway, but more of them pass: those that the filter excludes, too.
+func (g *Graph) Cost(s Setting, k, allowed int, filtered bool) float64 {
+	if !filtered || !s.scans() {
+		return g.Price(g.Work(s, allowed), k, filtered)
+	}
+	const exponent = -0.67 // among word vectors
+	scan := g.SketchPrice(g.Len())
+	passing := g.Price(g.Work(s, g.Len()), k, false) - scan
+	share := float64(max(1, allowed)) / float64(g.Len())
+	return scan + max(0, passing)*math.Pow(share, exponent)
+}
+
 // draws returns walked.draws of walks with this number of expansions. It grows as a power of the
 // number, whose exponent is that of the measured walks around.
 func (g *Graph) draws(expanded float64) float64 {
