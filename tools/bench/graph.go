@@ -156,6 +156,18 @@ type curve struct {
 	recall   map[float64]float64
 }
 
+// A graphRace is the graph figure of one set: its contestants, and what they built and answered.
+type graphRace struct {
+	*env
+	set      *vectorSet
+	report   *report
+	took     float64             // seconds that Vecbolt built its graph, 0 if it builds none
+	drivers  []*driver           // of the peers
+	variants map[string][]string // by peer
+	walkers  map[string]walker   // by peer and variant
+	curves   map[string]*curve   // likewise
+}
+
 func (e *env) graphSet(set *vectorSet, r *report) error {
 	name := fmt.Sprintf("%s-graph-truth-%d.ivecs", set.name, graphQueries)
 	if e.k != truthK {
@@ -165,113 +177,148 @@ func (e *env) graphSet(set *vectorSet, r *report) error {
 	if err != nil {
 		return err
 	}
-	dir, err := e.scratchDir("vecbolt")
+	race := &graphRace{env: e, set: set, report: r, variants: map[string][]string{}, walkers: map[string]walker{}}
+	v, err := race.buildVecbolt()
 	if err != nil {
 		return err
 	}
-	e.logf("%s: building the graph of vecbolt", set.name)
+	drivers, stop := e.start(graphPeers...)
+	defer stop()
+	race.drivers = drivers
+	for _, d := range drivers {
+		if err := race.buildPeer(d); err != nil {
+			return err
+		}
+	}
+	if err := race.measure(truth); err != nil {
+		return err
+	}
+	race.compare()
+	for _, d := range drivers {
+		if err := e.callCost(set, d, r); err != nil {
+			return err
+		}
+	}
+	return e.graphPromises(set, v, truth, r)
+}
+
+// buildVecbolt builds Vecbolt's graph and makes it a contestant.
+func (race *graphRace) buildVecbolt() (*vecboltScanner, error) {
+	set, r := race.set, race.report
+	dir, err := race.scratchDir("vecbolt")
+	if err != nil {
+		return nil, err
+	}
+	race.logf("%s: building the graph of vecbolt", set.name)
 	took, err := buildVecbolt(dir, set)
-	graph := !errors.Is(err, errNoGraph)
 	switch {
-	case !graph:
+	case errors.Is(err, errNoGraph):
 		r.note("Vecbolt builds no graph for %s, whose vectors have %d components together; from three million on it does. It answers every query exactly, by a scan.", set.name, len(set.base.data))
 	case err != nil:
-		return err
+		return nil, err
 	default:
+		race.took = took
 		r.add(measurement{Set: set.name, Who: "vecbolt", How: "build, 2 threads", Value: took, Unit: "s"})
 	}
 	v := &vecboltScanner{dir: dir, dim: set.base.dim, queries: set.queries}
-	walkers := map[string]walker{"vecbolt": {graphAsked, func(q scanRequest, recall float64) (scanResult, error) {
+	race.walkers["vecbolt"] = walker{graphAsked, func(q scanRequest, recall float64) (scanResult, error) {
 		return v.ask(q, db.Query{Accuracy: db.Recall(recall)}, q.first, q.n)
-	}}}
-	drivers, stop := e.start(graphPeers...)
-	defer stop()
-	variants := map[string][]string{} // by peer
-	for _, d := range drivers {
-		var told []string
-		for i, index := range graphIndexes(d.name, set.base.rows(), set.base.dim, e.k) {
-			e.logf("%s: building %s of %s", set.name, index.told, d.name)
-			what := maps.Clone(index.build)
-			maps.Copy(what, args{"index": i, "base": set.basePath, "queries": set.queryPath, "threads": runtime.NumCPU()})
-			if e.keep {
-				folder := filepath.Join(e.cache, "indexes-"+set.name)
-				if err := os.MkdirAll(folder, 0o777); err != nil {
-					return err
-				}
-				what["keep"] = folder
-			}
-			var built built
-			if err := d.call("build", what, &built); err != nil {
+	}}
+	return v, nil
+}
+
+// buildPeer builds all indexes of a peer, and makes each variant of each a contestant.
+func (race *graphRace) buildPeer(d *driver) error {
+	set, r := race.set, race.report
+	var told []string
+	for i, index := range graphIndexes(d.name, set.base.rows(), set.base.dim, race.k) {
+		race.logf("%s: building %s of %s", set.name, index.told, d.name)
+		what := maps.Clone(index.build)
+		maps.Copy(what, args{"index": i, "base": set.basePath, "queries": set.queryPath, "threads": runtime.NumCPU()})
+		if race.keep {
+			folder := filepath.Join(race.cache, "indexes-"+set.name)
+			if err := os.MkdirAll(folder, 0o777); err != nil {
 				return err
 			}
-			who := d.name
-			if len(index.variants) == 1 && index.variants[0].name != "" {
-				who += ", " + index.variants[0].name
-			}
-			how := "build, 2 threads"
-			if built.Kept {
-				how += ", in an earlier run"
-			}
-			m := measurement{Set: set.name, Who: who, How: how, Value: built.Seconds, Unit: "s"}
-			if graph && !built.Kept { // a ratio is of one run
-				m.Ratio = built.Seconds / took
-			}
-			r.add(m)
-			if graph && d.name == "hnswlib" {
-				r.atLeast(set.name+": times as fast to build as hnswlib", 1, built.Seconds/took)
-			}
-			told = append(told, index.told)
-			for _, variant := range index.variants {
-				variants[d.name] = append(variants[d.name], variant.name)
-				walkers[d.name+variant.name] = walker{index.settings, func(q scanRequest, setting float64) (res scanResult, err error) {
-					err = d.call("walk", index.how(i, variant, q, setting), &res)
-					return res, err
-				}}
-			}
+			what["keep"] = folder
 		}
-		d.settings += "; " + strings.Join(told, "; ")
-		for _, p := range e.peers {
-			if p.Name == d.name {
-				p.Setting = d.settings
-			}
+		var built built
+		if err := d.call("build", what, &built); err != nil {
+			return err
+		}
+		who := d.name
+		if len(index.variants) == 1 && index.variants[0].name != "" {
+			who += ", " + index.variants[0].name
+		}
+		how := "build, 2 threads"
+		if built.Kept {
+			how += ", in an earlier run"
+		}
+		m := measurement{Set: set.name, Who: who, How: how, Value: built.Seconds, Unit: "s"}
+		if race.took > 0 && !built.Kept { // a ratio is of one run
+			m.Ratio = built.Seconds / race.took
+		}
+		r.add(m)
+		if race.took > 0 && d.name == "hnswlib" {
+			r.atLeast(set.name+": times as fast to build as hnswlib", 1, built.Seconds/race.took)
+		}
+		told = append(told, index.told)
+		for _, variant := range index.variants {
+			race.variants[d.name] = append(race.variants[d.name], variant.name)
+			race.walkers[d.name+variant.name] = walker{index.settings, func(q scanRequest, setting float64) (res scanResult, err error) {
+				err = d.call("walk", index.how(i, variant, q, setting), &res)
+				return res, err
+			}}
 		}
 	}
-	curves := map[string]*curve{}
-	for round := range e.rounds {
-		e.logf("%s: round %d of %d", set.name, round+1, e.rounds)
-		for name, walk := range walkers {
-			c := curves[name]
+	d.settings += "; " + strings.Join(told, "; ")
+	for _, p := range race.peers {
+		if p.Name == d.name {
+			p.Setting = d.settings
+		}
+	}
+	return nil
+}
+
+// measure asks all contestants in turn, round after round.
+func (race *graphRace) measure(truth [][]int) error {
+	race.curves = map[string]*curve{}
+	for round := range race.rounds {
+		race.logf("%s: round %d of %d", race.set.name, round+1, race.rounds)
+		for name, walk := range race.walkers {
+			c := race.curves[name]
 			if c == nil {
 				c = &curve{walk.settings, map[string]map[float64][]float64{modeOne: {}, modeCallers: {}}, map[float64]float64{}}
-				curves[name] = c
+				race.curves[name] = c
 			}
-			if err := c.measure(walk.ask, truth, e.k); err != nil {
+			if err := c.measure(walk.ask, truth, race.k); err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
 		}
 	}
-	for name, c := range curves {
+	for name, c := range race.curves {
 		for _, setting := range c.settings {
 			if c.best[modeOne][setting] == nil { // not asked: a smaller one was enough
 				continue
 			}
-			e.logf("%s: %s, %v: recall %.4f, %.0f and %.0f queries/s", set.name, name, setting, c.recall[setting],
+			race.logf("%s: %s, %v: recall %.4f, %.0f and %.0f queries/s", race.set.name, name, setting, c.recall[setting],
 				1e6/mean(c.best[modeOne][setting]), 1e6/mean(c.best[modeCallers][setting]))
 		}
 	}
+	return nil
+}
+
+// compare reports the queries per second at each recall, of each peer those of the best variant.
+func (race *graphRace) compare() {
+	set, r := race.set, race.report
 	var behind []string
 	for _, mode := range []string{modeOne, modeCallers} {
 		for i, want := range graphRecalls {
 			how := fmt.Sprintf("%s, recall %.2f", modeTitles[mode], want)
-			us := curves["vecbolt"].at(mode, want)
+			us := race.curves["vecbolt"].at(mode, want)
 			r.add(measurement{Set: set.name, Who: "vecbolt", How: how, Value: us, Unit: "queries/s"})
-			for _, d := range drivers {
-				theirs, best := 0.0, ""
-				for _, v := range variants[d.name] {
-					if fast := curves[d.name+v].at(mode, want); fast > theirs {
-						theirs, best = fast, v
-					}
-				}
+			for _, d := range race.drivers {
+				theirs, best := race.fastest(d, mode, want)
 				if theirs == 0 {
 					r.note("%s does not reach recall %.2f on %s.", d.name, want, set.name)
 					continue
@@ -285,7 +332,7 @@ func (e *env) graphSet(set *vectorSet, r *report) error {
 					behind = append(behind, fmt.Sprintf("%s × %s (%s)", number(us/theirs), d.name, how))
 				}
 				goal := 1.0
-				if goals := graphGoals[set.name]; d.name == "hnswlib" && goals != nil && e.k == truthK {
+				if goals := graphGoals[set.name]; d.name == "hnswlib" && goals != nil && race.k == truthK {
 					goal = goals[mode][i]
 				}
 				r.atLeast(fmt.Sprintf("%s, %s: times as fast as %s", set.name, how, d.name), goal, us/theirs)
@@ -295,12 +342,17 @@ func (e *env) graphSet(set *vectorSet, r *report) error {
 	if len(behind) > 0 {
 		r.note("On %s Vecbolt is behind: %s.", set.name, strings.Join(behind, ", "))
 	}
-	for _, d := range drivers {
-		if err := e.callCost(set, d, r); err != nil {
-			return err
+}
+
+// fastest returns the most queries per second of a peer at a recall, and the variant that has them;
+// 0 if none reaches it.
+func (race *graphRace) fastest(d *driver, mode string, recall float64) (fast float64, variant string) {
+	for _, v := range race.variants[d.name] {
+		if f := race.curves[d.name+v].at(mode, recall); f > fast {
+			fast, variant = f, v
 		}
 	}
-	return e.graphPromises(set, v, truth, r)
+	return fast, variant
 }
 
 // how returns the arguments of a request to the driver of a peer.
