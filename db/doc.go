@@ -25,9 +25,9 @@
 //     score: float64 products summed in a fixed order, with the same bits on every CPU. Ties go by
 //     id. A search by vector is exact unless it uses a graph.
 //   - Recall: where it costs less, a search uses the graph of a large segment (three million vector
-//     components or more). The answer is then not exact and states the recall
-//     that it promises, [Result.Recall]: [DefaultRecall], unless [Query.Accuracy] asks for another
-//     one, or for [Exact]. A promise is about the mean over queries, whether they resemble the
+//     components or more). The answer is then not exact and states the recall that it promises,
+//     [Result.Recall]: [DefaultRecall], unless [Query.Accuracy] asks for another one, or for
+//     [Exact]. A promise is about the mean over queries of one kind, whether they resemble the
 //     stored vectors or not. Hits always have canonical scores.
 //   - Filters: a query with a filter finds min(K, matching documents) hits, exact or not. Only
 //     [Query.Threshold] and [Query.Group] can leave fewer.

@@ -61,12 +61,12 @@ func ParseFusionMethod(s string) (FusionMethod, error) {
 // RRF counts unknown ranks as nothing.
 type Fusion struct {
 	Method FusionMethod
-	// Vector and Text are the weights, not negative. If both are zero, Convex uses equal
+	// Vector and Text are the weights, from 0 to 1e6. If both are zero, Convex uses equal
 	// weights, and RRF uses 0.01 and 0.99: RRF sees no scores, so with more weight a weak
 	// vector model would spoil a good text ranking (docs/eval.md has the measurements).
 	// For a model that is known to be good, start RRF with equal weights.
 	Vector, Text float64
-	// C is the constant of RRF; 0 means 60.
+	// C is the constant of RRF, from 0 to 1e6; 0 means 60.
 	C float64
 	// Depth is the number of the best documents of each ranking that are combined at
 	// first, at least the number of wanted hits. 0 means 100 for RRF. For Convex, which

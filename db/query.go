@@ -31,18 +31,18 @@ type Query struct {
 	// Snippet asks for the best passage of each hit, of about this number of bytes; 0 means none.
 	Snippet int
 
-	// K is the maximum number of hits; 0 means DefaultK. With Group it counts groups.
+	// K is the maximum number of hits, below 2^31; 0 means DefaultK. With Group it counts groups.
 	K int
-	// Offset is the number of best hits to skip. With Group it counts groups.
+	// Offset is the number of best hits to skip, below 2^31. With Group it counts groups.
 	Offset int
 	// Where restricts the search to documents that match; nil means all. It is applied before
 	// ranking: K hits are found whenever K documents match.
 	Where filter.Expr
-	// Threshold is the minimum score, inclusive; nil means none.
+	// Threshold is the minimum score, inclusive, not NaN; nil means none.
 	Threshold *float64
 	// Group, if set, asks for the best hits of each group of documents.
 	Group *Group
-	// MMR, if set, asks for hits that differ from each other.
+	// MMR, if set, asks for hits that differ from each other. A query has Group or MMR, not both.
 	MMR *MMR
 	// Accuracy says how good the answer has to be: Exact, a Recall or an EF; nil means
 	// DefaultRecall.
@@ -60,7 +60,7 @@ type Query struct {
 type Group struct {
 	// Field is the path of the field, dotted as in filters.
 	Field string
-	// Size is the maximum number of hits per group; 0 means 1.
+	// Size is the maximum number of hits per group, below 2^15; 0 means 1.
 	Size int
 }
 

@@ -16,7 +16,10 @@ import (
 	"github.com/vecbolt/vecbolt/internal/meta"
 )
 
-// Search answers a query.
+// Search answers a query. A query that breaks a rule is ErrInvalid: no target and no text, a number
+// outside its range, NaN. A vector of another dimension is a *DimensionError, a Stored document or
+// an example that does not exist ErrNotFound, a Text without a text index ErrTextIndex. A stored
+// document without a vector is ErrInvalid.
 func (c *Collection) Search(ctx context.Context, q Query) (*Result, error) {
 	queries, results := [1]Query{q}, [1]*Result{}
 	if err := c.search(ctx, queries[:], results[:]); err != nil {
@@ -25,8 +28,9 @@ func (c *Collection) Search(ctx context.Context, q Query) (*Result, error) {
 	return results[0], nil
 }
 
-// SearchBatch answers many queries on the same version of the collection in one
-// pass over the vectors. If one query is invalid, none is answered.
+// SearchBatch answers many queries on the same version of the collection in one pass over the
+// vectors, as Search answers one. If one query fails, none is answered; of several, the error names
+// the one by its index.
 func (c *Collection) SearchBatch(ctx context.Context, queries []Query) ([]*Result, error) {
 	results := make([]*Result, len(queries))
 	if err := c.search(ctx, queries, results); err != nil {
@@ -61,9 +65,10 @@ func (c *Collection) search(ctx context.Context, queries []Query, results []*Res
 // again the fusion of complete lists: see Fusion. If all queries want an exact answer,
 // the lists are extended until it is exact.
 //
-// weights are the weights of the queries in order; without any, all are 1. K, Offset,
-// Select and Snippet of the first query apply. A snippet answers the text that ranks the
-// hit best. Result.Matched counts the matches of the query that has most.
+// weights has one weight for each query, from 0 to 1e6; without any, all are 1. There must be a
+// query, and none may have Group or MMR. K, Offset, Select and Snippet of the first query apply. A
+// snippet answers the text that ranks the hit best. Result.Matched counts the matches of the query
+// that has most.
 func (c *Collection) SearchFused(ctx context.Context, queries []Query, weights ...float64) (*Result, error) {
 	ver, v, done, err := c.begin(ctx, "search")
 	if err != nil {
