@@ -1,9 +1,8 @@
 package db
 
 import (
-	"github.com/vecbolt/vecbolt/internal/query"
-
 	"github.com/vecbolt/vecbolt/internal/fusion"
+	"github.com/vecbolt/vecbolt/internal/query"
 )
 
 // A FusionMethod is a way to combine ranked lists.

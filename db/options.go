@@ -9,11 +9,10 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/vecbolt/vecbolt/internal/query"
-
 	"github.com/vecbolt/vecbolt/internal/dbtest"
 	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/internal/nearest"
+	"github.com/vecbolt/vecbolt/internal/query"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 

@@ -4,9 +4,8 @@ import (
 	"cmp"
 	"fmt"
 
-	"github.com/vecbolt/vecbolt/internal/query"
-
 	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/internal/query"
 	"github.com/vecbolt/vecbolt/text"
 )
 

@@ -7,13 +7,12 @@ import (
 	"iter"
 	"slices"
 
-	"github.com/vecbolt/vecbolt/internal/query"
-
 	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/internal/bitset"
 	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/internal/match"
 	"github.com/vecbolt/vecbolt/internal/meta"
+	"github.com/vecbolt/vecbolt/internal/query"
 )
 
 // Search answers a query. A query that breaks a rule is ErrInvalid: no target and no text, a number

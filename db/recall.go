@@ -5,11 +5,10 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/vecbolt/vecbolt/internal/query"
-
 	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/internal/nearest"
+	"github.com/vecbolt/vecbolt/internal/query"
 )
 
 // A RecallTest says how MeasureRecall compares answers with exact answers.

@@ -3,9 +3,8 @@ package db
 import (
 	"math"
 
-	"github.com/vecbolt/vecbolt/internal/query"
-
 	"github.com/vecbolt/vecbolt/internal/nearest"
+	"github.com/vecbolt/vecbolt/internal/query"
 )
 
 // A Target says whose neighbours a query looks for: a Vector, a Stored document or Examples.
