@@ -4,7 +4,7 @@
 // bit per element. The answer is approximate; its recall was measured when the graph was built.
 //
 // [Write] makes the file of a segment, [Parse] opens it, [Graph.Query] prepares a query,
-// [Graph.Setting] returns the beam width for a recall, and [Query.Search] searches.
+// [Graph.Setting] returns how far to search for a recall, and [Query.Search] searches.
 // docs/decisions/0006-a-flat-graph-over-codes.md explains the choice of this graph, and
 // docs/decisions/0018-sketches-of-all-rows.md the sketches.
 //
@@ -14,8 +14,10 @@
 //     the entry points or stands on the overflow list, which every search reads, and rows with the
 //     same codes share one node.
 //   - Hits carry the scores of the caller's function; codes decide only which rows are scored.
-//   - The recall that a Setting promises is a lower estimate, from searches for rows of the segment
-//     that leave out the row itself.
+//   - The recall that a Setting promises is measured by searches for rows of the segment, each left
+//     out, and for queries of other kinds that are made of rows. It is the mean of the kind that
+//     finds least, less 1.5 standard errors:
+//     docs/decisions/0015-a-promise-for-every-kind-of-query.md.
 //   - Equal rows, seeds and options give equal files, however many goroutines build.
 //   - Every byte of a file is covered by a checksum that is compared before its first use. Any
 //     bytes may be parsed and searched: no panic, no access out of bounds, no endless loop, no

@@ -9,12 +9,11 @@ import (
 	"github.com/vecbolt/vecbolt/simd"
 )
 
-// A search of two stages begins with a narrow beam, which is enough for easy queries. For hard
-// ones it goes on with a wider beam, or scans the sketches of all rows, or an exact scan follows.
-// Two figures tell hard queries: the
-// distance of the rows found, and their spread. Noise, sparse vectors and outliers are far from all
-// rows. A mean of two rows has neighbours near both, but a narrow beam finds those near one, and
-// these are much nearer to each other than to the query.
+// A search of two stages begins with a narrow beam, which is enough for easy queries. For hard ones
+// it goes on with a wider beam, or scans the sketches of all rows, or an exact scan follows. Two
+// figures tell hard queries: the distance of the rows found, and their spread. Noise, sparse
+// vectors and outliers are far from all rows. A mean of two rows has neighbours near both, but a
+// narrow beam finds those near one, and these are much nearer to each other than to the query.
 //
 // Some hard queries look easy by both. So the calibration measures the recall of every kind of
 // queries with both stages.
