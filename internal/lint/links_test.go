@@ -10,6 +10,7 @@ import (
 
 var (
 	linkPattern    = regexp.MustCompile(`\]\(([^()\s]+)\)`)
+	sourcePattern  = regexp.MustCompile("`((?:[a-z_]+/)+[a-z_0-9]+\\.go)`")
 	headingPattern = regexp.MustCompile(`(?m)^#+ +(.+)$`)
 	linkInHeading  = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
 	notInAnchors   = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
@@ -32,8 +33,9 @@ func TestAnchors(t *testing.T) {
 	}
 }
 
-// Links between pages lead to a file that git tracks or to a directory, and to a heading there. The
-// index of docs/bench links to every page of it: otherwise nobody knows which report is the newest.
+// Links between pages lead to a file or a directory, and to a heading there. Source files that a
+// page names are there, except in reports, which describe an earlier tree. The index of docs/bench
+// links to every page of it: otherwise nobody knows which report is the newest.
 func TestLinks(t *testing.T) {
 	pages, linked := map[string]string{}, map[string]bool{}
 	for _, name := range tracked(t) {
@@ -69,9 +71,17 @@ func TestLinks(t *testing.T) {
 			}
 		}
 	}
-	for name := range pages {
-		if strings.HasPrefix(name, "docs/bench/2") && !linked[name] {
-			t.Errorf("docs/bench/README.md does not link to %s", name)
+	for name, text := range pages {
+		if strings.HasPrefix(name, "docs/bench/2") {
+			if !linked[name] {
+				t.Errorf("docs/bench/README.md does not link to %s", name)
+			}
+			continue
+		}
+		for _, m := range sourcePattern.FindAllStringSubmatch(text, -1) {
+			if _, err := os.Stat(filepath.Join(root, m[1])); err != nil {
+				t.Errorf("%s names %s, which is not there", name, m[1])
+			}
 		}
 	}
 }
