@@ -38,12 +38,8 @@ const (
 func (s *Server) addDocuments(w http.ResponseWriter, r *http.Request, c *db.Collection) error {
 	var docs []db.Document
 	insert := false
-	info, err := c.Info()
-	if err != nil {
-		return err
-	}
-	schema := db.Schema{Metric: info.Schema.Metric} // the embeddings of the request must fit it
-	err = s.object(w, r, func(key string, v *docjson.Reader) error {
+	var model db.Lineage // of the embeddings of the request
+	err := s.object(w, r, func(key string, v *docjson.Reader) error {
 		switch key {
 		case "documents":
 			if !v.Is('[') {
@@ -69,22 +65,22 @@ func (s *Server) addDocuments(w http.ResponseWriter, r *http.Request, c *db.Coll
 			}
 			name, err := v.String()
 			if key == "embedding_model" {
-				schema.Lineage.Model = name
+				model.Model = name
 			} else {
-				schema.Lineage.Provider = name
+				model.Provider = name
 			}
 			return named(key, err)
 		}
 		return unknown(key, "documents", "mode", "embedding_provider", "embedding_model")
 	})
-	if err == nil && schema.Lineage != (db.Lineage{}) {
-		_, err = s.db.OpenCollection(r.Context(), info.Name, schema)
+	if err == nil {
+		err = sameModel(c, model)
 	}
 	if err == nil && len(docs) == 0 {
 		err = rest.Errorf(http.StatusBadRequest, noDocuments)
 	}
 	if err == nil {
-		err = s.fill(r.Context(), c, docs, schema.Lineage)
+		err = s.fill(r.Context(), c, docs, model)
 	}
 	if err == nil {
 		err = sameDimension(docs)
@@ -105,6 +101,25 @@ func (s *Server) addDocuments(w http.ResponseWriter, r *http.Request, c *db.Coll
 		Count   int      `json:"count"`
 		IDs     []string `json:"ids"`
 	}{true, len(ids), ids})
+	return nil
+}
+
+// sameModel returns an error if the vectors of a collection are of another model than the client
+// named. It does not open the collection by its name: another client may have dropped or renamed it
+// while the body arrived, and it would be made again.
+func sameModel(c *db.Collection, named db.Lineage) error {
+	info, err := c.Info()
+	if err != nil {
+		return err
+	}
+	have := info.Schema.Lineage
+	for _, f := range []struct{ what, have, named string }{
+		{"provider", have.Provider, named.Provider}, {"model", have.Model, named.Model},
+	} {
+		if f.named != "" && f.have != "" && f.named != f.have {
+			return fmt.Errorf("%w: collection %q has %s %q, not %q", db.ErrSchema, info.Name, f.what, f.have, f.named)
+		}
+	}
 	return nil
 }
 

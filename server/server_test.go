@@ -227,7 +227,7 @@ func TestCollections(t *testing.T) {
 
 	// Embeddings of another model are refused, if the client says which they are.
 	s.must(201, "POST", "/collections", `{"name":"made","embedding_provider":"p","embedding_model":"m"}`)
-	s.refuses(409, `open collection: schema mismatch: collection "made" has model "m", opened with "n"`, "POST", "/collections/made/documents", `{"embedding_model":"n","documents":[{"embedding":[1]}]}`)
+	s.refuses(409, `schema mismatch: collection "made" has model "m", not "n"`, "POST", "/collections/made/documents", `{"embedding_model":"n","documents":[{"embedding":[1]}]}`)
 	s.must(200, "POST", "/collections/made/documents", `{"documents":[{"embedding":[1]}],"embedding_model":"m","embedding_provider":"p"}`)
 	s.expect("stored", s.must(200, "GET", "/collections/made", "")["count"], `1`)
 	s.must(200, "DELETE", "/collections/a%20b%2Fc", "")
