@@ -204,6 +204,67 @@ func TestCollections(t *testing.T) {
 	}
 }
 
+// A collection that is renamed during a request is found by its id, not by the name that it had.
+func TestRenamedDuringARequest(t *testing.T) {
+	c, vdb := newClient(t, nil)
+	path := c.fruits()
+	fruits, err := vdb.Collection("fruits")
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := fruits.Info()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.ok("PUT", path, `{"new_name":"renamed"}`, `{}`)
+	for _, another := range []bool{false, true} {
+		if another {
+			c.create(`{"name":"fruits"}`)
+		}
+		snap, err := vdb.Snapshot()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer snap.Close()
+		then, err := inSnapshot(snap, before)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, err := then.Count(t.Context(), nil); n != 3 || err != nil {
+			t.Errorf("another collection has the name: %t: %d records, %v", another, n, err)
+		}
+	}
+}
+
+// So is one that is renamed while a new API, which has seen no collection, lists them all.
+func TestRenamedDuringALookup(t *testing.T) {
+	vdb, err := db.Open(db.Memory, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer vdb.Close()
+	c := &client{t, New(vdb, nil)}
+	path := c.fruits()
+	end := make(chan struct{})
+	var renaming sync.WaitGroup
+	renaming.Go(func() {
+		for i := 0; ; i++ {
+			select {
+			case <-end:
+				return
+			default:
+				c.ok("PUT", path, fmt.Sprintf(`{"new_name":"renamed-%d"}`, i%2), `{}`)
+			}
+		}
+	})
+	for range 2000 {
+		fresh := &client{t, New(vdb, nil)}
+		fresh.ok("GET", path+"/count", "", "3")
+	}
+	close(end)
+	renaming.Wait()
+}
+
 func metricOf(t *testing.T, vdb *db.DB, name string) db.Metric {
 	t.Helper()
 	c, err := vdb.Collection(name)

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"regexp"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -244,21 +245,45 @@ func (a *API) collection(ctx context.Context, r *request) (*db.Collection, space
 		}
 		a.byID.Delete(id) // dropped
 	}
-	infos, err := a.db.Collections()
-	if err != nil {
+	c, err := a.withID(s, id)
+	switch {
+	case err != nil:
 		return nil, s, err
+	case c != nil:
+		a.byID.Store(id, c)
+	default:
+		c, err = a.named(s, key) // a name may look like an id
 	}
-	for _, info := range infos {
-		if _, ok := s.name(info.Name); ok && stateOf(info.Name, info.Metadata).id == id {
-			c, err := a.db.Collection(info.Name)
-			if err == nil {
-				a.byID.Store(id, c)
-			}
-			return c, s, err
+	return c, s, err
+}
+
+// withID returns the collection with an id, or nil. It looks again if the collection is renamed
+// between the list and the look at the name.
+func (a *API) withID(s space, id uuid.UUID) (*db.Collection, error) {
+	is := func(info db.CollectionInfo) bool {
+		_, ok := s.name(info.Name)
+		return ok && stateOf(info.Name, info.Metadata).id == id
+	}
+	for {
+		infos, err := a.db.Collections()
+		if err != nil {
+			return nil, err
+		}
+		at := slices.IndexFunc(infos, is)
+		if at < 0 {
+			return nil, nil
+		}
+		c, err := a.db.Collection(infos[at].Name)
+		if err == nil {
+			infos[at], err = c.Info()
+		}
+		if err == nil && is(infos[at]) {
+			return c, nil
+		}
+		if err != nil && !errors.Is(err, db.ErrNotFound) {
+			return nil, err
 		}
 	}
-	c, err := a.named(s, key) // a name may look like an id
-	return c, s, err
 }
 
 // named returns the collection with a name.
