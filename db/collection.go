@@ -197,6 +197,33 @@ func (c *Collection) SetMetadata(ctx context.Context, m Metadata) error {
 	return c.wrap("set metadata", err)
 }
 
+// UpdateMetadata replaces the metadata of the collection itself by what update returns. No write
+// comes between the collection that update gets and the change. update may be called several
+// times, and what DeleteFunc says of its function applies to it as well. An error or a panic of
+// update is returned as an error, and nothing is changed.
+func (c *Collection) UpdateMetadata(ctx context.Context, update func(CollectionInfo) (Metadata, error)) error {
+	if update == nil {
+		return c.wrap("update metadata", invalidf("no function makes the metadata"))
+	}
+	_, err := c.changed(ctx, func(_ *engine.Group, v *engine.View) ([]engine.Op, error) {
+		var m Metadata
+		err := vfs.Catch("UpdateMetadata", func() (err error) {
+			m, err = update(infoOf(v))
+			return err
+		})
+		if err == nil {
+			m, err = m.canonical()
+		}
+		if err != nil {
+			return nil, err
+		}
+		def := *v.Def
+		def.Metadata = m
+		return []engine.Op{{Kind: engine.OpDefine, Coll: c.id, Def: &def}}, nil
+	})
+	return c.wrap("update metadata", err)
+}
+
 // SetIndex changes which files are kept to search the vectors of the collection. Searches
 // go on with the present ones until the background, or Compact, has replaced them. The
 // space of a replaced file is free once every process has closed its segment: at the

@@ -373,6 +373,59 @@ func TestDeleteFunc(t *testing.T) {
 	check(t, reopen(t, vdb, nil))
 }
 
+// TestUpdateMetadata counts in the metadata of a collection, from the leading process and from
+// another one: no change is lost.
+func TestUpdateMetadata(t *testing.T) {
+	ctx, dir := t.Context(), t.TempDir()
+	leader := open(t, dir, nil)
+	c := collection(t, leader, "c", Schema{})
+	upsert(t, c, Document{ID: "1"})
+	count := func(info CollectionInfo) (Metadata, error) {
+		n, _ := info.Metadata["n"].(int64)
+		return Metadata{"n": n + 1, "documents": info.Documents}, nil
+	}
+	var counting sync.WaitGroup
+	for _, vdb := range []*DB{leader, open(t, dir, nil)} {
+		c := collectionOf(t, vdb, "c")
+		for range 3 {
+			counting.Go(func() {
+				for range 20 {
+					if err := c.UpdateMetadata(ctx, count); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+	}
+	counting.Wait()
+	refused := errors.New("refused")
+	for want, update := range map[string]func(CollectionInfo) (Metadata, error){
+		"refused":        func(CollectionInfo) (Metadata, error) { return Metadata{"n": 0}, refused },
+		"panic: misused": func(CollectionInfo) (Metadata, error) { panic("misused") },
+		"empty key":      func(CollectionInfo) (Metadata, error) { return Metadata{"": 1}, nil },
+		"no function":    nil,
+	} {
+		if err := c.UpdateMetadata(ctx, update); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+	want := Metadata{"n": int64(120), "documents": int64(1)}
+	if diff := cmp.Diff(want, must(c.Info()).Metadata); diff != "" {
+		t.Error(diff)
+	}
+	snap := must(leader.Snapshot())
+	defer snap.Close()
+	if err := must(snap.Collection("c")).UpdateMetadata(ctx, count); !errors.Is(err, ErrReadOnly) {
+		t.Errorf("in a snapshot: %v", err)
+	}
+	if err := leader.Drop(ctx, "c"); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.UpdateMetadata(ctx, count); !errors.Is(err, ErrNotFound) {
+		t.Errorf("of a collection that was dropped: %v", err)
+	}
+}
+
 // TestDeleteIf decides on the newest state of documents that are named, in the leading process and
 // in another one.
 func TestDeleteIf(t *testing.T) {
