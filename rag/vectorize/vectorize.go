@@ -185,15 +185,9 @@ func (c *Collection) pin(ctx context.Context, model embed.Config) (embed.Embedde
 	}
 	asked := embed.Config{Provider: model.Provider, Model: cmp.Or(model.Model, e.Model()), Normalize: model.Normalize,
 		Dimensions: cmp.Or(model.Dimensions, e.Dimensions())}
-	if have, ok := Pinned(info); ok {
+	have, pinned := Pinned(info)
+	if pinned {
 		asked.Dimensions = cmp.Or(asked.Dimensions, have.Dimensions)
-		if have.Match(asked) != nil {
-			return nil, fmt.Errorf("%w: collection %q is pinned to %s, not to %s: "+
-				"use its model, or embed its texts again in a new collection",
-				embed.ErrMismatch, info.Name, have, asked)
-		}
-		c.models.embedders[key(asked)] = e
-		return e, nil
 	}
 	if asked.Dimensions == 0 {
 		vec, err := e.Embed(ctx, "dimension")
@@ -202,22 +196,46 @@ func (c *Collection) pin(ctx context.Context, model embed.Config) (embed.Embedde
 		}
 		asked.Dimensions = len(vec)
 	}
+	if !pinned {
+		// Another process may pin the collection, or write to it, since info was read.
+		err = c.UpdateMetadata(ctx, func(now db.CollectionInfo) (db.Metadata, error) {
+			info = now
+			if have, pinned = Pinned(info); pinned {
+				return info.Metadata, nil
+			}
+			return pinnedTo(info, asked)
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	if pinned && have.Match(asked) != nil {
+		return nil, fmt.Errorf("%w: collection %q is pinned to %s, not to %s: "+
+			"use its model, or embed its texts again in a new collection",
+			embed.ErrMismatch, info.Name, have, asked)
+	}
+	c.models.embedders[key(asked)] = e // Fill opens the model with its dimensions
+	return e, nil
+}
+
+// pinnedTo returns the metadata of a collection with a pin to a model, which is complete. The
+// error matches embed.ErrMismatch if the collection may have vectors of another one.
+func pinnedTo(info db.CollectionInfo, model embed.Config) (db.Metadata, error) {
 	have := info.Schema
 	from := have.Lineage
-	known := from.Provider == asked.Provider && from.Model == asked.Model
-	foreign := have.Dim != 0 && (have.Dim != asked.Dimensions || info.Documents > 0 && !known)
+	known := from.Provider == model.Provider && from.Model == model.Model
+	foreign := have.Dim != 0 && (have.Dim != model.Dimensions || info.Documents > 0 && !known)
 	if foreign || from.Provider+from.Model != "" && !known {
 		return nil, fmt.Errorf("%w: collection %q has vectors of %d components of provider=%s, model=%s, not of %s: "+
 			"use a new collection",
 			embed.ErrMismatch, info.Name, have.Dim, cmp.Or(from.Provider, "unknown"),
-			cmp.Or(from.Model, "unknown"), asked)
+			cmp.Or(from.Model, "unknown"), model)
 	}
-	c.models.embedders[key(asked)] = e // Fill opens the model with its dimensions
 	m := db.Metadata{}
 	maps.Copy(m, info.Metadata)
-	m[Field] = map[string]any{"provider": asked.Provider, "model": asked.Model, "dimensions": int64(asked.Dimensions),
-		"normalize": asked.Normalize}
-	return e, c.SetMetadata(ctx, m)
+	m[Field] = map[string]any{"provider": model.Provider, "model": model.Model, "dimensions": int64(model.Dimensions),
+		"normalize": model.Normalize}
+	return m, nil
 }
 
 // embedder returns the embedder of the collection, or nil if it is not pinned. With pin, a

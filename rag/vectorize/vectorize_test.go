@@ -80,6 +80,50 @@ func (l *lab) heard() string {
 
 var model = embed.Config{Provider: "counted", Model: "m", Dimensions: 64, Normalize: true}
 
+// Two processes pin one collection at the same time: one of them is told that it has another model.
+func TestPinnedMeanwhile(t *testing.T) {
+	l := newLab(t, nil)
+	c := l.open("notes", db.Schema{})
+	first := New(Options{Providers: embed.NewRegistry(append(embed.Builtin(), embed.Provider{Name: "slow",
+		Open: func(context.Context, embed.Config, *embed.Options) (embed.Embedder, error) {
+			e, err := embed.Trigram(64)
+			return during{e, func() error { return c.Pin(t.Context(), model) }}, err
+		}})...)}).Collection(c.Collection)
+	if err := first.Pin(t.Context(), embed.Config{Provider: "slow", Model: "s"}); !errors.Is(err, embed.ErrMismatch) {
+		t.Errorf("the other model was pinned as well: %v", err)
+	}
+	info, err := c.Info()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if have, ok := Pinned(info); !ok || have.Match(model) != nil {
+		t.Errorf("pinned to %s", have)
+	}
+}
+
+// during is an embedder of unknown dimension that does something before it answers.
+type during struct {
+	embed.Embedder
+	do func() error
+}
+
+func (during) Dimensions() int { return 0 }
+
+func (d during) EmbedBatch(ctx context.Context, texts []string) ([][]float32, error) {
+	if err := d.do(); err != nil {
+		return nil, err
+	}
+	return d.Embedder.EmbedBatch(ctx, texts)
+}
+
+func (d during) Embed(ctx context.Context, text string) ([]float32, error) {
+	vecs, err := d.EmbedBatch(ctx, []string{text})
+	if err != nil {
+		return nil, err
+	}
+	return vecs[0], nil
+}
+
 func TestWritesAndAsks(t *testing.T) {
 	for _, index := range []*db.TextIndex{nil, {}} {
 		t.Run(fmt.Sprint(index != nil), func(t *testing.T) {
