@@ -294,15 +294,13 @@ func (s *Server) setMetadata(w http.ResponseWriter, r *http.Request, c *db.Colle
 		err = rest.Errorf(http.StatusBadRequest, "Metadata is required")
 	}
 	if err == nil {
-		var info db.CollectionInfo
-		if info, err = c.Info(); err == nil {
-			if meta, err = vectorize.Keep(info, meta); err != nil {
+		err = c.UpdateMetadata(r.Context(), func(info db.CollectionInfo) (db.Metadata, error) {
+			kept, err := vectorize.Keep(info, meta)
+			if err != nil {
 				err = &rest.Error{Status: http.StatusBadRequest, Message: err.Error()}
 			}
-		}
-	}
-	if err == nil {
-		err = c.SetMetadata(r.Context(), meta)
+			return kept, err
+		})
 	}
 	if err != nil {
 		return err

@@ -1,11 +1,17 @@
 package server_test
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
+
+	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/rag/embed"
+	"github.com/vecbolt/vecbolt/rag/vectorize"
 )
 
 // A collection that is dropped or renamed while documents for it arrive is not made again under its
@@ -42,6 +48,35 @@ func TestDroppedDuringTheBody(t *testing.T) {
 				t.Errorf("there is a collection of that name again: %+v", info)
 			}
 		})
+	}
+}
+
+// The pin of a collection to a model stays when a client replaces the metadata at the same time.
+func TestMetadataBesideAPin(t *testing.T) {
+	s := start(t, nil)
+	s.direct = true
+	models := vectorize.New(vectorize.Options{Providers: embed.NewRegistry(embed.Builtin()...)})
+	for i := range 300 {
+		name := fmt.Sprintf("c%d", i)
+		made, err := s.db.CreateCollection(t.Context(), name, db.Schema{}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var pinning sync.WaitGroup
+		pinning.Go(func() {
+			if err := models.Collection(made).Pin(t.Context(), embed.DefaultConfig()); err != nil {
+				t.Error(err)
+			}
+		})
+		s.must(200, "PUT", "/collections/"+name+"/metadata", `{"metadata":{"k":1}}`)
+		pinning.Wait()
+		info, err := made.Info()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, pinned := vectorize.Pinned(info); !pinned || info.Metadata["k"] != int64(1) {
+			t.Fatalf("collection %d: metadata %v", i, info.Metadata)
+		}
 	}
 }
 

@@ -440,18 +440,23 @@ func (a *API) updateCollection(ctx context.Context, r *request) (any, error) {
 			return nil, errors.Join(err, exists("collection", *in.Name))
 		}
 	}
-	if !given(in.Metadata) {
-		user = info.Metadata
-	}
-	state := stateOf(info.Name, info.Metadata)
-	if in.Configuration != nil && given(in.Configuration.EmbeddingFunction) {
-		state.embedding = in.Configuration.EmbeddingFunction
-	}
-	if user, err = vectorize.Keep(info, user); err != nil {
-		return nil, err
-	}
-	// Store the id even if it was derived from the name: it must survive a rename.
-	if err := c.SetMetadata(ctx, state.metadata(user)); err != nil {
+	err = c.UpdateMetadata(ctx, func(now db.CollectionInfo) (db.Metadata, error) {
+		m := user
+		if !given(in.Metadata) {
+			m = now.Metadata
+		}
+		m, err := vectorize.Keep(now, m)
+		if err != nil {
+			return nil, err
+		}
+		// Store the id even if it was derived from the name: it must survive a rename.
+		state := stateOf(info.Name, now.Metadata)
+		if in.Configuration != nil && given(in.Configuration.EmbeddingFunction) {
+			state.embedding = in.Configuration.EmbeddingFunction
+		}
+		return state.metadata(m), nil
+	})
+	if err != nil {
 		return nil, err
 	}
 	if rename {
