@@ -56,6 +56,10 @@ const (
 // while one is written. A document that the database refuses with db.ErrInvalid is skipped. An
 // error ends the import; batches written before it stay, and are in the Report. The error for a
 // vector of another dimension has its place, and all documents before it stay.
+//
+// Parts that the source does not carry are written as they were read, for the whole batch and
+// before its vectors are made: a change of another writer to them in between is lost. Do not change
+// documents while they are imported.
 func Import(ctx context.Context, c *db.Collection, src Source, opts *ImportOptions) (Report, error) {
 	info, err := c.Info()
 	if err != nil {
