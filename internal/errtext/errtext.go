@@ -11,7 +11,7 @@ import (
 // packages are the names that begin error texts, or follow the context that a caller added.
 var packages = []string{
 	"db: ", "filter: ", "exchange: ", "segment: ", "wal: ", "meta: ", "vfs: ", "knowledge: ", "rag: ",
-	"embed: ", "load: ", "chat: ", "weaviate: ", "models: ",
+	"embed: ", "load: ", "chat: ", "weaviate: ", "models: ", "vectorize: ", "server: ", "split: ",
 }
 
 // advised is an error with advice for Go programs.

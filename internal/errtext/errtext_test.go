@@ -12,6 +12,9 @@ func TestPlain(t *testing.T) {
 	for text, want := range map[string]string{
 		"db: search: filter: at \"a\": bad":           "search: at \"a\": bad",
 		"knowledge: learn \"b\": embed: ollama: no":   "learn \"b\": ollama: no",
+		"interrupted: vectorize: static: no":          "interrupted: static: no",
+		"server: open: no token":                      "open: no token",
+		"learn: split: embed sentences: no":           "learn: embed sentences: no",
 		"a\nweaviate: b":                              "a\nb",
 		"mydb: x, say db: y":                          "mydb: x, say db: y",
 		"db: get: no index (in Go: Schema.Text) of b": "get: no index of b",
