@@ -3,6 +3,8 @@ package db
 import (
 	"fmt"
 	"math/rand/v2"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/vecbolt/vecbolt/filter"
@@ -88,6 +90,62 @@ func TestPlanByWork(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Under a filter the planner scans the sketches of a graph where that costs least, and Explain says
+// so. The answers have the recall, also where the filter excludes the rows near the query.
+func TestFilterScansSketches(t *testing.T) {
+	const rows, dim, queries, k = 16_000, 256, 40, 10
+	opts := walking
+	opts.walkAlways = false
+	vdb := open(t, t.TempDir(), &opts)
+	c := collection(t, vdb, "c", Schema{Dim: dim})
+	vecs := madeRows(rows+queries, dim)
+	order := rand.New(rand.NewPCG(3, 5)).Perm(rows)
+	var docs []Document
+	for i, v := range vecs[queries:] {
+		docs = append(docs, Document{ID: fmt.Sprint(i), Vector: v, Metadata: Metadata{"i": order[i], "row": i}})
+	}
+	upsert(t, c, docs...)
+	if err := vdb.Compact(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, recall := range []float64{0.9, 0.99} {
+		var tally [2]nearest.Tally
+		scans := 0
+		for i, vec := range vecs[:queries] {
+			q := Query{Near: Vector(vec), K: 100, Accuracy: Exact, Select: IDsOnly}
+			var near []any
+			for _, h := range mustSearch(t, c, q).Hits {
+				near = append(near, must(strconv.Atoi(h.ID)))
+			}
+			q.K = k
+			most := filter.Lt("i", rows*4/5)
+			for j, where := range []filter.Expr{most, filter.And(most, filter.Nin("row", near...))} {
+				q.Where, q.Accuracy = where, Exact
+				truth := mustSearch(t, c, q).Hits
+				q.Accuracy = Recall(recall)
+				e, err := c.Explain(t.Context(), q)
+				if err != nil {
+					t.Fatal(err)
+				}
+				tally[j].Add(hitsOf(truth, e.Result.Hits), len(truth))
+				if strings.HasPrefix(e.Plan[0].Reason, "a scan of sketches, ") {
+					if scans++; e.Result.Exact || e.Result.Considered < rows {
+						t.Fatalf("query %d: exact %v, %d considered: %+v", i, e.Result.Exact, e.Result.Considered, e.Plan)
+					}
+				}
+			}
+		}
+		for j := range tally {
+			if found := tally[j].Estimate(nearest.Usual); found.High < recall {
+				t.Errorf("filter %d: %.4f found, asked for %g", j, found.Recall, recall)
+			}
+		}
+		if recall > 0.95 && scans < queries {
+			t.Errorf("%d of %d searches scanned the sketches", scans, 2*queries)
+		}
 	}
 }
 

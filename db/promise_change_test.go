@@ -20,8 +20,7 @@ type changeTest struct {
 
 func startChange(t *testing.T, set promiseSet, rows [][]float32, kinds []promiseQueries) *changeTest {
 	t.Helper()
-	opts := walking
-	opts.Recheck = Manual
+	opts := promiseOptions()
 	c := &changeTest{promiseSet: set, vdb: open(t, t.TempDir(), &opts), kinds: kinds}
 	c.c = collection(t, c.vdb, "c", Schema{Dim: len(rows[0]), Metric: set.metric})
 	c.add(t, rows)

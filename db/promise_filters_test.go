@@ -226,8 +226,7 @@ func TestPromiseFilters(t *testing.T) {
 	table := newPromiseTable("filter", targets)
 	filterSets(t, rows, queries, func(set promiseSet) {
 		f := newFilterRows(set, filterKinds(t, set, queries), queries)
-		opts := walking
-		opts.Recheck = Manual
+		opts := promiseOptions()
 		vdb := open(t, t.TempDir(), &opts)
 		c := f.load(t, vdb)
 		for i := range f.kinds {
@@ -390,16 +389,8 @@ func TestFilterTimes(t *testing.T) {
 		"|---|---|---|---|---|---|---|---|---|---|---|\n")
 	filterSets(t, rows, queries, func(set promiseSet) {
 		f := newFilterRows(set, filterKinds(t, set, queries)[:1], queries)
-		dir, opts := t.TempDir(), walking
-		opts.Recheck = Manual
-		vdb := open(t, dir, &opts)
-		f.load(t, vdb)
-		if err := vdb.Close(); err != nil {
-			t.Fatal(err)
-		}
-		opts.walkAlways = false
-		vdb = open(t, dir, &opts)
-		c := collection(t, vdb, "c", Schema{Dim: len(set.rows[0]), Metric: set.metric})
+		vdb := open(t, t.TempDir(), &Options{Sync: SyncNever, Compaction: Manual, Recheck: Manual})
+		c := f.load(t, vdb)
 		none := sieve{"none", f.kinds[0].vecs, func(int) filter.Expr { return nil }, nil}
 		for _, s := range append([]sieve{none}, f.sieves(&f.kinds[0])...) {
 			for _, k := range []int{10, 100} {

@@ -391,13 +391,20 @@ type promised struct {
 	rng  *rand.Rand
 }
 
-func plantPromise(t *testing.T, set promiseSet) *promised {
-	t.Helper()
+// promiseOptions returns options for the tests of promises: graphs are always walked, or used as
+// -promise.planned says.
+func promiseOptions() Options {
 	opts := walking
 	if *promisePlan {
 		opts = Options{Sync: SyncNever, Compaction: Manual}
 	}
 	opts.Recheck = Manual
+	return opts
+}
+
+func plantPromise(t *testing.T, set promiseSet) *promised {
+	t.Helper()
+	opts := promiseOptions()
 	p := &promised{promiseSet: set, vdb: open(t, t.TempDir(), &opts)}
 	p.c = collection(t, p.vdb, "c", Schema{Dim: len(set.rows[0]), Metric: set.metric, Index: set.index})
 	p.rng = rand.New(rand.NewPCG(7, uint64(len(set.rows[0]))))

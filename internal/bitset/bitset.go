@@ -34,6 +34,14 @@ func (s Set) Has(i int) bool {
 	return w < uint(len(s)) && s[w]>>(uint(i)%64)&1 != 0
 }
 
+// Half returns the bits [32i, 32i+32), as far as there is room for them, the first one lowest.
+func (s Set) Half(i int) uint32 {
+	if w := uint(i) / 2; w < uint(len(s)) {
+		return uint32(s[w] >> (uint(i) % 2 * 32))
+	}
+	return 0
+}
+
 // Fill makes s the set of all i in [0, n).
 func (s Set) Fill(n int) {
 	full := n / 64

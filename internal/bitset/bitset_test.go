@@ -236,3 +236,17 @@ func BenchmarkCowWith(b *testing.B) {
 		c.With(77)
 	}
 }
+
+func TestHalf(t *testing.T) {
+	s := New(100)
+	for _, i := range []int{0, 31, 32, 63, 70, 99} {
+		s.Set(i)
+	}
+	for i := range 6 {
+		for bit := range 32 {
+			if got := s.Half(i)>>bit&1 != 0; got != s.Has(32*i+bit) {
+				t.Errorf("half %d, bit %d: %v", i, bit, got)
+			}
+		}
+	}
+}

@@ -104,14 +104,18 @@ func (s *Search) chooseSetting(p *Probe, i int, g *graph.Graph, matched int) (w 
 	return w, raise, true
 }
 
+// dearWalk is the part of the price of a walk under a filter for which a scan of sketches takes its
+// place. Such walks take 0.6 to 0.8 of what they are expected to.
+const dearWalk = 0.6
+
 // cheaperScan returns the plan of a scan of the sketches of a part for a number of rows. found is
-// false if the graph has none with the recall, or if the plan to walk costs no more.
+// false if the graph has none with the recall, or if the plan to walk is likely to take no longer.
 func (s *Search) cheaperScan(p *Probe, i int, walk graphPlan, need int, walks bool) (scan graphPlan, found bool) {
 	scan = walk
 	if scan.setting, found = walk.graph.ScanSetting(walk.recall, need); !found {
 		return scan, false
 	}
-	return scan, !walks || s.graphCost(p, i, scan) < s.graphCost(p, i, walk)
+	return scan, !walks || s.graphCost(p, i, scan) < dearWalk*s.graphCost(p, i, walk)
 }
 
 // describe returns the line of Explain for a graph search: its price relative to a scan and the
@@ -122,15 +126,23 @@ func (w graphPlan) describe(raise, cost float64, dear bool) string {
 		raised = fmt.Sprintf(", %.3g times the calibrated one because queries found less than promised", raise)
 	}
 	if dear {
-		return fmt.Sprintf("a beam search with %v%s would cost %.2g of a scan", w.setting, raised, cost)
+		return fmt.Sprintf("%s%s would cost %.2g of a scan", w.name(), raised, cost)
 	}
 	usual := ""
 	if v := w.setting.Usual(); v > 0 {
 		usual = fmt.Sprintf("; %.4g was measured for queries like the rows, and of the hardest kind "+
 			"%.2g %% found less than half", v, 100*w.setting.Poor())
 	}
-	return fmt.Sprintf("a beam search with %v%s costs %.2g of a scan and promises a recall of %.4g%s",
-		w.setting, raised, cost, w.recall, usual)
+	return fmt.Sprintf("%s%s costs %.2g of a scan and promises a recall of %.4g%s",
+		w.name(), raised, cost, w.recall, usual)
+}
+
+// name returns the kind of the search and its setting.
+func (w graphPlan) name() string {
+	if w.setting.Scans() {
+		return w.setting.String()
+	}
+	return fmt.Sprintf("a beam search with %v", w.setting)
 }
 
 // graphCost returns the expected cost of a graph search of a part, in the unit of ScanCost.
@@ -310,11 +322,9 @@ func (s *Search) searchGraph(ctx context.Context, j *graphJob, memory *graphScra
 	why := ""
 	switch {
 	case errors.Is(err, graph.ErrBeyondHorizon):
-		why = fmt.Sprintf("the rows found are far from the query, and then a beam search "+
-			"with %v promises no recall", w.setting)
+		why = fmt.Sprintf("the rows found are far from the query, and then %s promises no recall", w.name())
 	case errors.Is(err, graph.ErrFar):
-		why = fmt.Sprintf("the rows near the query do not match, and then a beam search with %v promises no recall",
-			w.setting)
+		why = fmt.Sprintf("the rows near the query do not match, and then %s promises no recall", w.name())
 	case errors.Is(err, fileformat.ErrDamaged):
 		part.Segment.DistrustGraph(w.graph, err)
 		why = "the graph is damaged"
@@ -343,6 +353,9 @@ func (s *Search) searchLonger(
 ) ([]uint32, graph.Stats, error) {
 	q, i := j.query, j.part
 	w, part := q.Parts[i].plan, s.View.Parts[i]
+	if w.setting.Scans() { // which has looked for more rows itself
+		return rows, stats, graph.ErrFar
+	}
 	more, setting, ok := w.graph.Longer(w.recall, q.Need, stats)
 	longer := graphPlan{graph: w.graph, setting: setting, recall: w.recall}
 	if scan, found := s.cheaperScan(q, i, longer, q.Need, ok); found {

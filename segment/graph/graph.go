@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/vecbolt/vecbolt/internal/bitset"
 	"github.com/vecbolt/vecbolt/internal/blocks"
 	"github.com/vecbolt/vecbolt/internal/codec"
 	"github.com/vecbolt/vecbolt/internal/fileformat"
@@ -37,6 +38,8 @@ type Graph struct {
 
 	rotation *simd.Rotation            // of quick nodes and sketches
 	entrance *atomic.Pointer[entrance] // of quick nodes; the first search makes it
+
+	heads *atomic.Pointer[bitset.Set] // rows with duplicates; the first scan under a filter looks them up
 }
 
 // ErrCodes is wrapped by errors about the codes that a graph shares: they are absent or damaged.
@@ -134,6 +137,7 @@ func (g *Graph) Codes() *codes.Codes { return g.codes }
 
 // prepare makes whatever follows from the header alone.
 func (g *Graph) prepare() {
+	g.heads = new(atomic.Pointer[bitset.Set])
 	if g.Quick() || g.head.sketched {
 		g.rotation = simd.NewRotation(g.Dim(), g.head.seed)
 	}

@@ -161,7 +161,7 @@ func (q *Query) reach(allowed bitset.Set, b *Buffer) error {
 		return ErrBeyondHorizon
 	}
 	if b.scanned {
-		if n, err := q.countWithin(g.horizon, g.want, b); err != nil || n >= g.want {
+		if near, err := q.anyWithin(g.horizon, g.want, allowed, b); err != nil || near {
 			return err
 		}
 		return ErrBeyondHorizon

@@ -41,7 +41,7 @@ func (g *Graph) ScanSetting(recall float64, k int) (s Setting, ok bool) {
 	for i, levels := range g.levels[:column+1] {
 		at := slices.IndexFunc(levels, func(l level) bool {
 			s := l.setting(k, 1)
-			return s.scans() && s.Beyond.Deviations >= least && float64(l.recall) >= recall &&
+			return s.Scans() && s.Beyond.Deviations >= least && float64(l.recall) >= recall &&
 				s.Beyond.passes() >= recall
 		})
 		if at < 0 {

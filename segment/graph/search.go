@@ -183,7 +183,7 @@ func (g *Graph) front(k int) int {
 func (q *Query) attempt(k int, s Setting, allowed bitset.Set, buf *Buffer) error {
 	first := s.stage()
 	switch {
-	case s.scans() || allowed != nil && s.Beyond.Deviations > 0:
+	case s.Scans() || allowed != nil && s.Beyond.Deviations > 0:
 		return q.scanAll(k, s.Beyond.Deviations, allowed, buf)
 	case s.Within == 0:
 		return q.run(k, first, first, s.FewRatio, allowed, buf)

@@ -80,8 +80,8 @@ func (s Stage) times(n float64) Stage {
 	return s
 }
 
-// scans reports whether searches with s scan all sketches, whatever their first stage finds.
-func (s Setting) scans() bool {
+// Scans reports whether searches with s scan all sketches, whatever their first stage finds.
+func (s Setting) Scans() bool {
 	return s.Within == nobody && s.Beyond.EF == 0 && s.Beyond.Deviations > 0
 }
 
@@ -97,7 +97,7 @@ func (s Setting) String() string {
 		return fmt.Sprintf("%v or %.4g of the 10th row", s.stage(), s.FewRatio)
 	case s.Within == 0:
 		return s.stage().String()
-	case s.scans():
+	case s.Scans():
 		return s.Beyond.String()
 	case s.Spread == 0:
 		return fmt.Sprintf("%v (far from all rows: %v)", s.stage(), s.Beyond)

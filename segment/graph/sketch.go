@@ -29,6 +29,8 @@ const (
 	counted     = 64  // blocks that tell how many rows pass
 	walkBefore  = 20  // beam width of the walk before a scan under a filter,
 	mostWalked  = 4   // which keeps this many times the rows that will be scored
+	fewer       = 3   // times fewer of these are allowed than of all rows where the filter excludes what is near
+	mostAgain   = 500 // results up to which a scan is repeated for more
 )
 
 // sketchDeviations are the numbers of standard deviations that the calibration tries.
@@ -125,7 +127,9 @@ type sketchBuffer struct {
 	y     []float32
 	found []simd.Neighbour // by the walk before
 
-	passing, excluded []uint32 // rows
+	passing  []uint32 // rows
+	excluded []uint32 // some of the excluded rows that pass
+	met      int      // all of these
 }
 
 // sketchTable returns the table of the query for sketches.
@@ -164,6 +168,13 @@ func (q *Query) scanAll(k int, deviations float32, allowed bitset.Set, b *Buffer
 	if err := q.walk(nil, b); err != nil {
 		return err
 	}
+	if allowed != nil && q.guard.want > 0 {
+		if few, err := q.fewAllowed(allowed, b); err != nil {
+			return err
+		} else if few {
+			return ErrFar
+		}
+	}
 	if err := q.scanSketches(k, deviations, allowed, b); err != nil || allowed == nil || q.guard.want == 0 {
 		return err
 	}
@@ -173,11 +184,26 @@ func (q *Query) scanAll(k int, deviations float32, allowed bitset.Set, b *Buffer
 	if b.stats.Passed = passed; err != nil || passed <= q.guard.passed {
 		return err
 	}
-	if k+passed > calibrated[len(calibrated)-1] {
+	if k+passed > mostAgain {
 		return ErrFar
 	}
 	b.more = passed
 	return q.scanSketches(k+passed, deviations, allowed, b)
+}
+
+// fewAllowed reports whether the rows that a walk has found are allowed more seldom than others. A
+// scan then begins without a bound, reads many records, and takes as long as one of the codes.
+func (q *Query) fewAllowed(allowed bitset.Set, b *Buffer) (bool, error) {
+	all, in := 0, 0
+	for _, e := range q.found(b).rows {
+		n, excluded, err := q.count(e.ID&^simd.Marked, allowed)
+		if err != nil {
+			return false, err
+		}
+		in, all = in+n, all+n+excluded
+	}
+	share := float64(q.g.Len()-q.guard.excluded) / float64(q.g.Len())
+	return fewer*(in+1) < int(share*float64(all)), nil
 }
 
 // passedOver returns about how many excluded rows are nearer than the k-th row found, by a sample
@@ -204,7 +230,7 @@ func (q *Query) passedOver(k int, b *Buffer) (int, error) {
 			nearer++
 		}
 	}
-	return nearer * len(all) / len(ids), nil
+	return nearer * b.sketch.met / len(ids), nil
 }
 
 // scanSketches adds to the rows found those that a scan of the sketches finds: the allowed rows
@@ -216,9 +242,14 @@ func (q *Query) scanSketches(k int, deviations float32, allowed bitset.Set, b *B
 		return err
 	}
 	table, slack := q.sketchTable(b), q.sketchSlack(deviations)
-	excluded := b.sketch.excluded[:0]
 	var below [chunkBlocks]uint32
 	blocks, chunk := int(g.head.sketchBlocks()), chunkBlocks
+	heads, err := g.duplicatesOf(allowed)
+	if err != nil {
+		return err
+	}
+	every := max(1, blocks/counted/4) // blocks from which one gives a sample of excluded rows
+	b.sketch.excluded, b.sketch.met = b.sketch.excluded[:0], 0
 	if b.lastScored(k) == math.MaxFloat32 { // all rows pass until enough are known
 		chunk = 1
 	}
@@ -232,34 +263,36 @@ func (q *Query) scanSketches(k int, deviations float32, allowed bitset.Set, b *B
 			return err
 		}
 		most := b.lastScored(k)
-		passing, met := b.sketch.passing[:0], len(excluded)
+		passing := b.sketch.passing[:0]
 		simd.Below(below[:to-from], table, g.sketchBlocks(from, to), q.point.Level, most, slack)
 		for i, below := range below[:to-from] {
+			block := from + i
+			if allowed != nil {
+				in := allowed.Half(block)
+				out := below &^ in
+				b.sketch.met += bits.OnesCount32(out)
+				if below &= in | heads.Half(block); block%every == 0 {
+					for ; out != 0; out &= out - 1 {
+						b.sketch.excluded = append(b.sketch.excluded, uint32(block*degree+bits.TrailingZeros32(out)))
+					}
+				}
+			}
 			for ; below != 0; below &= below - 1 {
-				row := (from+i)*degree + bits.TrailingZeros32(below)
+				row := block*degree + bits.TrailingZeros32(below)
 				if row >= g.Len() {
 					return corrupt(g.geo.sketches, "a sketch of row %d of %d", row, g.Len())
 				}
-				if allowed == nil || allowed.Has(row) {
-					passing = append(passing, uint32(row))
-				} else { // perhaps a duplicate is
-					simd.Prefetch(codec.BytesFromU32s(g.duplicates[row:][:1]))
-					excluded = append(excluded, uint32(row))
+				if allowed != nil && !allowed.Has(row) { // perhaps a duplicate is
+					if ok, err := g.anyAllowed(uint32(row), allowed); err != nil {
+						return err
+					} else if !ok {
+						continue
+					}
 				}
+				passing = append(passing, uint32(row))
 			}
 		}
-		others := excluded[met:]
-		excluded = excluded[:met]
-		for _, row := range others {
-			if ok, err := g.anyAllowed(row, allowed); err != nil {
-				return err
-			} else if ok {
-				passing = append(passing, row)
-			} else {
-				excluded = append(excluded, row)
-			}
-		}
-		b.sketch.passing, b.sketch.excluded = passing, excluded
+		b.sketch.passing = passing
 		b.stats.Sketched += min(to*degree, g.Len()) - from*degree
 		if err := g.measure(&q.point, passing, b); err != nil {
 			return err
@@ -267,6 +300,28 @@ func (q *Query) scanSketches(k int, deviations float32, allowed bitset.Set, b *B
 		b.near.offerAll(b.ids, b.dists, math.MaxFloat32)
 	}
 	return nil
+}
+
+// duplicatesOf returns the rows with duplicates if there is a filter. They are looked up once.
+func (g *Graph) duplicatesOf(allowed bitset.Set) (bitset.Set, error) {
+	if allowed == nil {
+		return nil, nil
+	}
+	if heads := g.heads.Load(); heads != nil {
+		return *heads, nil
+	}
+	heads := bitset.New(g.Len())
+	for row := range uint32(g.Len()) {
+		next, err := g.duplicate(row)
+		if err != nil {
+			return nil, err
+		}
+		if next != none {
+			heads.Set(int(row))
+		}
+	}
+	g.heads.Store(&heads)
+	return heads, nil
 }
 
 // lastScored returns the distance of the last row that would be scored, for k results.
@@ -314,23 +369,42 @@ func (q *Query) keepMeasured(k int, allowed bitset.Set, b *Buffer) error {
 	return nil
 }
 
-// countWithin counts rows, up to most, whose estimated distance is below a bound.
-func (q *Query) countWithin(bound float32, most int, b *Buffer) (n int, err error) {
+// anyWithin reports whether a number of rows, excluded ones too, are within a distance of the
+// query. Estimates tell which records to read.
+func (q *Query) anyWithin(bound float32, want int, allowed bitset.Set, b *Buffer) (bool, error) {
 	g := q.g
 	table := q.sketchTable(b)
 	var below [chunkBlocks]uint32
 	blocks := int(g.head.sketchBlocks())
-	for from := 0; from < blocks && n < most; from += chunkBlocks {
+	for from := 0; from < blocks && want > 0; from += chunkBlocks {
 		to := min(from+chunkBlocks, blocks)
 		if err := g.touchSketches(from, to, b.cold); err != nil {
-			return 0, err
+			return false, err
 		}
 		simd.Below(below[:to-from], table, g.sketchBlocks(from, to), q.point.Level, bound, 0)
-		for _, mask := range below[:to-from] {
-			n += bits.OnesCount32(mask)
+		ids := b.sketch.passing[:0]
+		for i, below := range below[:to-from] {
+			for ; below != 0; below &= below - 1 {
+				ids = append(ids, uint32((from+i)*degree+bits.TrailingZeros32(below)))
+			}
+		}
+		b.sketch.passing = ids
+		if err := g.touchRecords(ids); err != nil {
+			return false, err
+		}
+		b.others = slices.Grow(b.others[:0], len(ids))[:len(ids)]
+		g.measureL2(b.others, &q.point, ids)
+		for i, d := range b.others {
+			if d <= bound {
+				in, excluded, err := q.count(ids[i], allowed)
+				if err != nil {
+					return false, err
+				}
+				want -= in + excluded
+			}
 		}
 	}
-	return n, nil
+	return want <= 0, nil
 }
 
 // A sketchScan is a scan of the sketches that the calibration has measured.

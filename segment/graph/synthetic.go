@@ -34,6 +34,8 @@ type synthesizer struct {
 
 	sample []place // of random rows
 	places []place // of the first of these, crowded ones first
+
+	populous []place // the same, those with the most rows around them first
 }
 
 // A place is where a row lies among others.
@@ -41,6 +43,8 @@ type place struct {
 	row   int
 	vec   []float32 // or its direction
 	apart float64   // squared distance of a near row of the sample
+
+	around int // rows of the sample within a radius that is the same for all
 }
 
 // queries returns trials of all kinds that have vectors only. Means of rows stand for averages of
@@ -137,6 +141,20 @@ func (s *synthesizer) query(k kind, i int) ([]float32, error) {
 		return s.mean(30)
 	case nearby:
 		return s.meanNear()
+	case insidePopulous:
+		return s.inside(s.populous, first, 1)
+	case meansPopulous:
+		return s.inside(s.populous, first, 4)
+	case betweenPopulous:
+		return s.betweenPlaces(s.populous, first, first, 0.5)
+	case nearPopulous:
+		return s.betweenPlaces(s.populous, first, all, 1./3)
+	case insideLonely:
+		return s.inside(s.places, last, 1)
+	case meansLonely:
+		return s.inside(s.places, last, 4)
+	case betweenTight:
+		return s.betweenPlaces(s.places, first, first, 0.5)
 	case anywhere:
 		return s.direction()
 	default:
@@ -172,6 +190,8 @@ func (s *synthesizer) row(row int) ([]float32, error) {
 const (
 	sampleRows = 4096 // of a region with a two-hundredth of all rows there are some twenty
 	placedRows = 1024 // each is compared with each
+
+	around = 1.3 // times the median of place.apart: the radius of place.around
 )
 
 // order samples rows and sorts the places of some by the distance of a near one. Rows of a region
@@ -188,18 +208,28 @@ func (s *synthesizer) order() error {
 		s.sample[i] = place{row: row, vec: vec}
 	}
 	s.places = slices.Clone(s.sample[:min(len(s.sample), placedRows)])
-	apart := make([]float64, len(s.places)) // the workers read the places
+	apart := make([][]float64, len(s.places)) // the workers read the places
 	err := s.each(len(s.places), func(_ *workerScratch, i int) error {
-		dists := distances(s.places, s.places[i].vec)
-		slices.Sort(dists)
-		apart[i] = dists[min(rank, len(dists)-1)]
+		apart[i] = distances(s.places, s.places[i].vec)
+		slices.Sort(apart[i])
 		return nil
 	})
-	for i := range s.places {
-		s.places[i].apart = apart[i]
+	if err != nil {
+		return err
 	}
+	for i, dists := range apart {
+		s.places[i].apart = dists[min(rank, len(dists)-1)]
+	}
+	order := slices.Clone(s.places)
+	slices.SortStableFunc(order, func(a, b place) int { return cmp.Compare(a.apart, b.apart) })
+	radius := around * order[len(order)/2].apart
+	for i, dists := range apart {
+		s.places[i].around, _ = slices.BinarySearch(dists, radius)
+	}
+	s.populous = slices.Clone(s.places)
+	slices.SortStableFunc(s.populous, func(a, b place) int { return cmp.Compare(b.around, a.around) })
 	slices.SortStableFunc(s.places, func(a, b place) int { return cmp.Compare(a.apart, b.apart) })
-	return err
+	return nil
 }
 
 // distances returns the squared distances of places from a vector.
@@ -219,27 +249,34 @@ type stretch struct{ from, to float64 }
 var (
 	crowdedHalf, lonelyHalf = stretch{0, 0.5}, stretch{0.5, 1}
 	mostCrowded, loneliest  = stretch{0, 0.25}, stretch{0.75, 1}
+	first, last, all        = stretch{0, 0.125}, stretch{0.875, 1}, stretch{0, 1}
 )
 
-// among returns a random row of a stretch.
-func (s *synthesizer) among(t stretch) int {
-	n := float64(len(s.places))
+// among returns a random place of a stretch.
+func (s *synthesizer) among(places []place, t stretch) *place {
+	n := float64(len(places))
 	first := int(t.from * n)
-	return s.places[first+s.rng.IntN(max(1, int(t.to*n)-first))].row
+	return &places[first+s.rng.IntN(max(1, int(t.to*n)-first))]
 }
 
-// between returns a point between two rows, at a share of the way from the first. It tries a few
-// times to find two: a row itself is no query between rows.
+// between returns a point between rows of two stretches of the places, at a share of the way from
+// the first.
 func (s *synthesizer) between(from, to stretch, share float64) ([]float32, error) {
-	first, second := s.among(from), s.among(to)
+	return s.betweenPlaces(s.places, from, to, share)
+}
+
+// betweenPlaces is between with an order of the places. It tries a few times to find two rows: a
+// row itself is no query between rows.
+func (s *synthesizer) betweenPlaces(places []place, from, to stretch, share float64) ([]float32, error) {
+	first, second := s.among(places, from), s.among(places, to)
 	for tries := 0; first == second && tries < 4; tries++ {
-		second = s.among(to)
+		second = s.among(places, to)
 	}
-	x, err := s.row(first)
+	x, err := s.row(first.row)
 	if err != nil {
 		return nil, err
 	}
-	y, err := s.row(second)
+	y, err := s.row(second.row)
 	if err != nil {
 		return nil, err
 	}
@@ -249,21 +286,44 @@ func (s *synthesizer) between(from, to stretch, share float64) ([]float32, error
 	return x, nil
 }
 
+// The other rows of a query inside a region are neither among the nearest, nor of another region if
+// this one has a tenth of all rows.
+const insideFrom, insideTo = 1. / 64, 1. / 12 // of the sample, nearest first
+
+// inside returns the mean of a row of a stretch of the places and of others of its region.
+func (s *synthesizer) inside(places []place, t stretch, others int) ([]float32, error) {
+	p := s.among(places, t)
+	near := s.nearest(p.vec)
+	n := float64(len(near))
+	from := int(insideFrom*n) + 1 // the first is the row itself
+	rows := []int{p.row}
+	for range others {
+		rows = append(rows, near[min(len(near)-1, from+s.rng.IntN(max(1, int(insideTo*n)-from)))])
+	}
+	return s.meanOf(rows)
+}
+
+// nearest returns the rows of the sample, those nearest to a vector first.
+func (s *synthesizer) nearest(x []float32) []int {
+	dists := distances(s.sample, x)
+	order := make([]int, len(dists))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(dists[a], dists[b]) })
+	for i, at := range order {
+		order[i] = s.sample[at].row
+	}
+	return order
+}
+
 // nearRows is how many rows a mean of near rows has.
 const nearRows = 16
 
 // meanNear returns the mean of a row of the sample and of those nearest to it.
 func (s *synthesizer) meanNear() ([]float32, error) {
-	dists := distances(s.sample, s.sample[s.rng.IntN(len(s.sample))].vec)
-	near := make([]uint32, len(dists))
-	for i := range near {
-		near[i] = uint32(i)
-	}
-	slices.SortStableFunc(near, func(a, b uint32) int { return cmp.Compare(dists[a], dists[b]) })
+	near := s.nearest(s.sample[s.rng.IntN(len(s.sample))].vec)
 	near = near[:min(nearRows, len(near))]
-	for i, at := range near {
-		near[i] = uint32(s.sample[at].row)
-	}
 	s.directions = s.head.ident.Metric != fileformat.L2
 	return s.meanOf(near)
 }
@@ -302,18 +362,18 @@ func (s *synthesizer) axis() ([]float32, error) {
 
 // mean returns the mean of n random rows.
 func (s *synthesizer) mean(n int) ([]float32, error) {
-	picks := make([]uint32, n)
+	picks := make([]int, n)
 	for i := range picks {
-		picks[i] = uint32(s.rng.IntN(s.Len()))
+		picks[i] = s.rng.IntN(s.Len())
 	}
 	return s.meanOf(picks)
 }
 
 // meanOf returns the mean of rows, or of their directions.
-func (s *synthesizer) meanOf(rows []uint32) ([]float32, error) {
+func (s *synthesizer) meanOf(rows []int) ([]float32, error) {
 	sum := make([]float64, s.Dim())
 	for _, row := range rows {
-		x, err := s.row(int(row))
+		x, err := s.row(row)
 		if err != nil {
 			return nil, err
 		}

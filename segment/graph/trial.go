@@ -24,6 +24,13 @@ const (
 	nearCrowded                 // between a row in a crowded place and one with few rows around it, nearer to the first
 	nearLonely                  // the same, nearer to the second
 	nearby                      // means of rows near each other, as of a group or of examples
+	insidePopulous              // between two rows of a region that has many
+	meansPopulous               // means of five rows of such a region
+	betweenPopulous             // between two rows of such regions
+	nearPopulous                // between a row of such a region and any other, nearer to the first
+	insideLonely                // between two rows of a region where rows are far apart
+	meansLonely                 // means of five rows of such a region
+	betweenTight                // between two rows in places where rows are nearest to each other
 	anywhere                    // all directions alike, even those that the rows hardly use; for L2 as long as a row
 	popular                     // sparse rows that keep the element in which rows are largest
 	single                      // as long as a row, along one axis; only where many elements are zero
@@ -36,7 +43,9 @@ const (
 // kind that finds it least often has more.
 var sampled = [kinds]int{likeRows: 240, meansOfFew: 90, meansOfMany: 90, perturbed: 90, sparse: 90,
 	midpoints: 160, lonelyMidpoints: 90, mixedMidpoints: 160, central: 90, extrapolated: 90, noisy: 90,
-	nearCrowded: 90, nearLonely: 90, nearby: 90, anywhere: 90, popular: 90, single: 90, opposite: 90}
+	nearCrowded: 90, nearLonely: 90, nearby: 90, insidePopulous: 90, meansPopulous: 90, betweenPopulous: 90,
+	nearPopulous: 90, insideLonely: 90, meansLonely: 90, betweenTight: 90, anywhere: 90, popular: 90, single: 90,
+	opposite: 90}
 
 // An outcome is the state of a search at the point where a setting would end it.
 type outcome struct {

@@ -105,7 +105,7 @@ func (g *Graph) Work(s Setting, allowed int) float64 {
 // many rows, in the unit of Price. The fewer rows are allowed, the farther a walk goes. A scan of
 // sketches looks at all rows anyway, but more of them pass: those that the filter excludes, too.
 func (g *Graph) Cost(s Setting, k, allowed int, filtered bool) float64 {
-	if !filtered || !s.scans() {
+	if !filtered || !s.Scans() {
 		return g.Price(g.Work(s, allowed), k, filtered)
 	}
 	const exponent = -0.67 // among word vectors
