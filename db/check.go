@@ -74,6 +74,9 @@ func (db *DB) Check(ctx context.Context, level CheckLevel) (*CheckReport, error)
 	err := level.validate()
 	var found *fsck.Report
 	if err == nil {
+		err = db.engine.MayWait()
+	}
+	if err == nil {
 		found, err = fsck.Check(ctx, db.engine, fsck.Level(level), db.member) // both count from Bytes to Deep
 	}
 	if err != nil {

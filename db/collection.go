@@ -350,17 +350,20 @@ func (c *Collection) DeleteWhere(ctx context.Context, where filter.Expr) (int, e
 // DeleteFunc removes the documents that match where (nil: all) and for which del returns true. It
 // returns their number. No write comes between the decision and the deletes. del gets the id, the
 // text and the metadata of a document, and may get and search others. Writers wait for it, so it
-// must be quick. A write, Flush, Compact, Check, Barrier, Processes or Backup in del may wait for
-// itself, without end. In a process that does not lead, these calls fail once del has run for 5 s,
-// wherever they are made, except for writes. If the leading process ends, the next one calls del
-// again from the first document on: a function that counts must then start over. An error or a
-// panic of del is returned as an error, and nothing is deleted.
+// must be quick. Calls of the same DB that would wait for del fail at once in it, with ErrInvalid:
+// all writes, Load, Flush, Compact, Check, Barrier, Processes, Backup, NewPublisher, Publish and
+// Close. Made in other goroutines, or by another DB, they wait for del, and del must not wait for
+// them. In a process that does not lead, Flush, Compact, Check, Barrier, Processes and Backup then
+// fail once del has run for 5 s. If the leading process ends, the next one calls del again from the
+// first document on: a function that counts must then start over. An error or a panic of del is
+// returned as an error, and nothing is deleted.
 func (c *Collection) DeleteFunc(ctx context.Context, where filter.Expr,
 	del func(*Document) (bool, error)) (int, error) {
 	if del == nil {
 		return 0, c.wrap("delete", invalidf("no function decides what to delete"))
 	}
 	return c.deleteMatches(ctx, where, func(store *meta.Store, v *engine.View, where filter.Expr) ([]string, error) {
+		defer c.db.engine.Within("DeleteFunc")()
 		var ids []string
 		err := match.Visit(ctx, store, v, where, func(stored []byte) error {
 			var d Document
@@ -389,6 +392,7 @@ func (c *Collection) DeleteIf(ctx context.Context, ids []string, limit int,
 		return 0, c.wrap("delete", invalidf("limit is %d", limit))
 	}
 	return c.deleteIDs(ctx, func(g *engine.Group, v *engine.View) (chosen []string, err error) {
+		defer c.db.engine.Within("DeleteIf")()
 		seen := make(map[string]bool, len(ids))
 		for part := range slices.Chunk(ids, idsPerTx) {
 			docs := make([]*Document, len(part))
@@ -480,7 +484,11 @@ func (c *Collection) Load(ctx context.Context, docs iter.Seq2[Document, error], 
 	if err := o.validate(); err != nil {
 		return 0, c.wrap("load", err)
 	}
-	name, err := c.writable(ctx)
+	err := c.db.engine.MayWait() // other goroutines write
+	var name string
+	if err == nil {
+		name, err = c.writable(ctx)
+	}
 	if err != nil {
 		return 0, c.wrap("load", err)
 	}

@@ -72,6 +72,9 @@ func Open(dir string, opts *Options) (*DB, error) {
 // for running calls; later calls fail with ErrClosed. A second Close does nothing. Close
 // snapshots first: afterwards they fail.
 func (db *DB) Close() error {
+	if err := db.engine.MayWait(); err != nil {
+		return fmt.Errorf("db: close %q: %w", db.engine.Dir, err)
+	}
 	db.searcher.Rechecks.Stop()
 	if err := db.member.Close(); err != nil {
 		return fmt.Errorf("db: close %q: %w", db.engine.Dir, engine.Translate(err))
@@ -88,6 +91,9 @@ func (db *DB) Flush(ctx context.Context) error {
 
 // maintenance runs a call that changes files but no documents, in the process that leads.
 func (db *DB) maintenance(ctx context.Context, call string, kind uint8, work func() error) error {
+	if err := db.engine.MayWait(); err != nil {
+		return fmt.Errorf("db: %s: %w", call, err)
+	}
 	done, err := db.delegate(ctx, kind)
 	for !done {
 		if err = db.engine.Usable(ctx); err == nil {
@@ -170,7 +176,7 @@ func (db *DB) Refresh(ctx context.Context) (bool, error) {
 // this one. Without Barrier a write of another process is visible within milliseconds, and a write
 // of this one at once.
 func (db *DB) Barrier(ctx context.Context) error {
-	err := db.engine.Begin()
+	err := db.beginAsking()
 	if err == nil {
 		defer db.engine.End()
 		err = db.member.Barrier(ctx)
@@ -181,13 +187,21 @@ func (db *DB) Barrier(ctx context.Context) error {
 	return nil
 }
 
+// beginAsking begins a call that may wait for the process that leads; engine.End must follow.
+func (db *DB) beginAsking() error {
+	if err := db.engine.MayWait(); err != nil {
+		return err
+	}
+	return db.engine.Begin()
+}
+
 // A Process is one of those that have a database open.
 type Process = share.Process
 
 // Processes lists the processes that have the database open, the leading one first: it writes the
 // files, and the others send their writes to it.
 func (db *DB) Processes(ctx context.Context) ([]Process, error) {
-	err := db.engine.Begin()
+	err := db.beginAsking()
 	var list []Process
 	if err == nil {
 		defer db.engine.End()

@@ -609,3 +609,81 @@ func TestDeleteFuncMisused(t *testing.T) {
 	}
 	check(t, leader)
 }
+
+// TestCallsWithinDelete: within the function of a delete, calls that would wait for it fail at
+// once, and say so. Reads go on, and so do calls of another database.
+func TestCallsWithinDelete(t *testing.T) {
+	bounded(t)
+	ctx, dir := t.Context(), t.TempDir()
+	leader, other := open(t, dir, nil), open(t, t.TempDir(), nil)
+	upsert(t, collection(t, leader, "c", Schema{}), Document{ID: "1", Text: "one"}, Document{ID: "2"})
+	collection(t, other, "c", Schema{})
+	publisher := must(leader.NewPublisher(t.TempDir(), nil))
+	t.Cleanup(func() { _ = publisher.Close() })
+	var batch Batch
+	batch.Delete("c", "2")
+	one := func(yield func(Document, error) bool) { yield(Document{ID: "3"}, nil) }
+	follower := open(t, dir, nil)
+	for role, vdb := range map[string]*DB{"leader": leader, "follower": follower} {
+		c := collectionOf(t, vdb, "c")
+		never := func(*Document) (bool, error) { return true, nil }
+		calls := map[string]func() error{
+			"upsert":        func() error { return failed(c.Upsert(ctx, Document{ID: "3"})) },
+			"insert":        func() error { return failed(c.Insert(ctx, Document{ID: "3"})) },
+			"patch":         func() error { return c.Patch(ctx, Patch{ID: "2", Unset: []string{"a"}}) },
+			"delete":        func() error { return failed(c.Delete(ctx, "2")) },
+			"delete where":  func() error { return failed(c.DeleteWhere(ctx, filter.And())) },
+			"delete func":   func() error { return failed(c.DeleteFunc(ctx, nil, never)) },
+			"delete if":     func() error { return failed(c.DeleteIf(ctx, []string{"2"}, 0, never)) },
+			"apply":         func() error { return vdb.Apply(ctx, &batch) },
+			"load":          func() error { return failed(c.Load(ctx, one, nil)) },
+			"set metadata":  func() error { return c.SetMetadata(ctx, Metadata{"a": 1}) },
+			"set text":      func() error { return c.SetText(ctx, &TextIndex{}) },
+			"set index":     func() error { return c.SetIndex(ctx, IndexSmall) },
+			"create":        func() error { return failed(vdb.CreateCollection(ctx, "d", Schema{}, nil)) },
+			"open":          func() error { return failed(vdb.OpenCollection(ctx, "d", Schema{})) },
+			"rename":        func() error { return vdb.Rename(ctx, "c", "d") },
+			"drop":          func() error { return vdb.Drop(ctx, "c") },
+			"flush":         func() error { return vdb.Flush(ctx) },
+			"compact":       func() error { return vdb.Compact(ctx) },
+			"check":         func() error { return failed(vdb.Check(ctx, CheckBytes)) },
+			"barrier":       func() error { return vdb.Barrier(ctx) },
+			"processes":     func() error { return failed(vdb.Processes(ctx)) },
+			"backup":        func() error { return vdb.Backup(ctx, t.TempDir()) },
+			"new publisher": func() error { return failed(vdb.NewPublisher(t.TempDir(), nil)) },
+			"close":         vdb.Close,
+		}
+		if vdb == leader {
+			calls["publish"] = func() error { return failed(publisher.Publish(ctx)) }
+		}
+		within := map[string]func(del func(*Document) (bool, error)) error{
+			"DeleteFunc": func(del func(*Document) (bool, error)) error { return failed(c.DeleteFunc(ctx, nil, del)) },
+			"DeleteIf": func(del func(*Document) (bool, error)) error {
+				return failed(c.DeleteIf(ctx, []string{"1"}, 0, del))
+			},
+		}
+		for caller, run := range within {
+			for name, call := range calls {
+				if err := run(func(*Document) (bool, error) { return true, call() }); !errors.Is(err, ErrInvalid) ||
+					!strings.Contains(err.Error(), "called within the function of "+caller) {
+					t.Errorf("%s within %s, in the %s: %v", name, caller, role, err)
+				}
+			}
+			if err := run(func(*Document) (bool, error) { // reads, and the other database
+				_, err := vdb.Stats()
+				_, listed := c.List(ctx, ListQuery{})
+				_, wrote := collectionOf(t, other, "c").Upsert(ctx, Document{ID: "1"})
+				return false, errors.Join(err, listed, wrote, other.Flush(ctx))
+			}); err != nil {
+				t.Errorf("%s in the %s: %v", caller, role, err)
+			}
+		}
+		if n := must(c.Count(ctx, nil)); n != 2 {
+			t.Errorf("%d documents behind the %s", n, role)
+		}
+		upsert(t, c, Document{ID: "2"}) // the goroutine of the functions may write again
+	}
+	check(t, leader)
+}
+
+func failed[T any](_ T, err error) error { return err }

@@ -31,6 +31,7 @@ const DefaultKeep = 8
 // Its methods are safe for concurrent use. It must be closed before the
 // database.
 type Publisher struct {
+	db        *DB
 	publisher *replica.Publisher
 	dir       string
 }
@@ -58,12 +59,15 @@ func (db *DB) NewPublisher(dir string, opts *PublishOptions) (*Publisher, error)
 	var p *replica.Publisher
 	err := o.validate()
 	if err == nil {
+		err = db.engine.MayWait()
+	}
+	if err == nil {
 		p, err = replica.NewPublisher(db.engine, dir, replica.Options{Keep: cmp.Or(o.Keep, DefaultKeep), Hook: o.hook})
 	}
 	if err != nil {
 		return nil, fmt.Errorf("db: publish to %q: %w", dir, engine.Translate(err))
 	}
-	return &Publisher{publisher: p, dir: dir}, nil
+	return &Publisher{db: db, publisher: p, dir: dir}, nil
 }
 
 // Publish writes the present version of the database to the folder, unless it
@@ -71,7 +75,11 @@ func (db *DB) NewPublisher(dir string, opts *PublishOptions) (*Publisher, error)
 // crash at any moment, the folder holds the previous version, whole; Publish
 // can be called again.
 func (p *Publisher) Publish(ctx context.Context) (Publication, error) {
-	done, err := p.publisher.Publish(ctx)
+	var done replica.Publication
+	err := p.db.engine.MayWait()
+	if err == nil {
+		done, err = p.publisher.Publish(ctx)
+	}
 	if err != nil {
 		err = fmt.Errorf("db: publish to %q: %w", p.dir, engine.Translate(err))
 	}
@@ -94,7 +102,11 @@ func (p *Publisher) Close() error { return p.publisher.Close() }
 // ErrCorrupt and names the file and the offset, or the document.
 func (db *DB) Backup(ctx context.Context, dir string) error {
 	flush := func() (lsn uint64, led bool, err error) { return db.member.Flush(ctx) }
-	if err := replica.Backup(ctx, db.engine, dir, flush); err != nil {
+	err := db.engine.MayWait()
+	if err == nil {
+		err = replica.Backup(ctx, db.engine, dir, flush)
+	}
+	if err != nil {
 		return fmt.Errorf("db: backup to %q: %w", dir, engine.Translate(err))
 	}
 	return nil

@@ -106,6 +106,9 @@ func (db *Engine) submit(ctx context.Context, r *request) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	if err := db.MayWait(); err != nil {
+		return err
+	}
 	own := r.id.zero()
 	for {
 		for db.Role() == Follower {

@@ -28,7 +28,8 @@ type Engine struct {
 	Identity [16]byte
 	Log      atomic.Pointer[wal.Log] // nil in a process that does not lead
 
-	Queue commitQueue
+	Queue  commitQueue
+	within within
 
 	// CommitMu is held while a new version is made: by a group of writes, or at the end
 	// of a flush or compaction. It guards the fields below.
