@@ -66,10 +66,10 @@ func (t *tool) models(standard *embed.Config) *vectorize.Models {
 }
 
 // create opens a collection for writing, with the model that the flags name or its own, and creates
-// it if necessary. Before that it calls begin, which waits for something to write. A model that
-// cannot be opened, and an error of begin, leave nothing behind.
-func (f *embedding) create(ctx context.Context, t *tool, c collection, s schema, begin func() error,
-	fn func(*db.DB, *vectorize.Collection) error) error {
+// it if necessary. Before that it calls begin, with the model if there is one, which waits for
+// something to write. A model that cannot be opened, and an error of begin, leave nothing behind.
+func (f *embedding) create(ctx context.Context, t *tool, c collection, s schema,
+	begin func(model *embed.Config) error, fn func(*db.DB, *vectorize.Collection) error) error {
 	model, err := f.config()
 	if err != nil {
 		return err
@@ -80,7 +80,7 @@ func (f *embedding) create(ctx context.Context, t *tool, c collection, s schema,
 			if err := f.needsPin(c.Collection); err != nil {
 				return err
 			}
-			return begin()
+			return begin(nil)
 		}
 		resolved, err := models.Resolve(ctx, *model)
 		if err != nil {
@@ -91,7 +91,7 @@ func (f *embedding) create(ctx context.Context, t *tool, c collection, s schema,
 				embed.ErrMismatch, f.Embed)
 		}
 		*model = resolved
-		return begin()
+		return begin(model)
 	}
 	return c.create(ctx, s, prepare, func(vdb *db.DB, coll *db.Collection) error {
 		vectors, err := f.pin(ctx, t, models, model, coll)
@@ -100,6 +100,18 @@ func (f *embedding) create(ctx context.Context, t *tool, c collection, s schema,
 		}
 		return fn(vdb, vectors)
 	})
+}
+
+// storable returns why a document cannot be the first of a new collection of the model, which is
+// nil if there is none.
+func (c collection) storable(d db.Document, model *embed.Config) error {
+	var b db.Batch
+	b.Upsert(c.Collection, d)
+	if n := len(d.Vector); b.Err() == nil && n > 0 && model != nil && n != model.Dimensions {
+		return fmt.Errorf("%w: document %q has a vector of %d components, %s makes %d",
+			db.ErrDimensionMismatch, d.ID, n, model, model.Dimensions) // in the words of vectorize
+	}
+	return b.Err()
 }
 
 // needsPin refuses settings for a collection without a model.

@@ -18,6 +18,7 @@ import (
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/exchange"
 	"github.com/vecbolt/vecbolt/internal/errtext"
+	"github.com/vecbolt/vecbolt/rag/embed"
 	"github.com/vecbolt/vecbolt/rag/vectorize"
 )
 
@@ -43,6 +44,7 @@ func (c *importCmd) Help() string {
 		`the document as a whole. A document that cannot ` +
 		`be stored is skipped, with a message, and so is an object of JSON with a value of the wrong type. A line that is not JSON ` +
 		`and a vector of another dimension end the import, and the documents before them stay. ` +
+		`A new collection is not made if no document can be stored. ` +
 		`A cache directory that does not exist is an empty one.`
 }
 
@@ -64,7 +66,15 @@ func (c *importCmd) Run(ctx context.Context, t *tool) error {
 	next, end := iter.Pull2(src.Documents(ctx))
 	defer end()
 	from := &begun{Source: src, next: next}
-	begin := func() error { return from.begin(ctx) }
+	begin := func(model *embed.Config) error {
+		err := from.begin(ctx, func(d db.Document) error { return c.storable(d, model) })
+		if err != nil && ctx.Err() == nil {
+			for _, doc := range from.refused() {
+				t.notef("%s", skipped(doc))
+			}
+		}
+		return err
+	}
 	write := func(vdb *db.DB, vectors *vectorize.Collection) error {
 		report, err := c.load(ctx, t, vectors, from)
 		// Documents imported before an error stay, and are counted.
@@ -167,7 +177,7 @@ func (c *importCmd) load(ctx context.Context, t *tool, coll *vectorize.Collectio
 	o := &exchange.ImportOptions{
 		Progress: func(done int64, r exchange.Report) { p.at(done, r.Added+r.Updated+r.Unchanged) },
 		OnSkip: func(doc *exchange.ImportedDocument) {
-			p.notef("skipped %v: %s", doc.Position, errtext.Plain(doc.Skip.Error()))
+			p.notef("%s", skipped(doc))
 		},
 	}
 	info, err := coll.Info()
@@ -188,6 +198,11 @@ func (c *importCmd) load(ctx context.Context, t *tool, coll *vectorize.Collectio
 	return report, err
 }
 
+// skipped says that a document is not imported, and why.
+func skipped(doc *exchange.ImportedDocument) string {
+	return fmt.Sprintf("skipped %v: %s", doc.Position, errtext.Plain(doc.Skip.Error()))
+}
+
 // begun is a source of which begin reads the first documents. It can be read once.
 type begun struct {
 	exchange.Source
@@ -201,16 +216,29 @@ type item struct {
 	err error
 }
 
-// begin reads what the first batch needs, or less of large documents. The error is of ctx, or of a
-// source that fails at its first document: nothing would be written.
-func (s *begun) begin(ctx context.Context) error {
+// begin reads what the first batch needs, or less of large documents, and checks each document up
+// to the first one that can be stored. It returns the error of ctx, and others if nothing would be
+// written: the source fails first, or ends and none of its documents can be stored.
+func (s *begun) begin(ctx context.Context, check func(db.Document) error) error {
 	const documents, bytes = 1000, 8 << 20
+	stores := false
 	for size := 0; len(s.first) < documents && size < bytes; {
 		doc, err, ok := s.next()
+		if !ok && !stores && len(s.refused()) > 0 {
+			return fmt.Errorf("%w: none of the documents can be stored (%d)", db.ErrInvalid, len(s.refused()))
+		}
 		if !ok {
 			break
 		}
-		if err != nil && len(s.first) == 0 {
+		if err == nil && doc.Skip == nil && !stores {
+			err = check(doc.Document)
+			if stores = err == nil; errors.Is(err, db.ErrInvalid) {
+				doc.Skip, err = err, nil
+			} else if err != nil {
+				err = fmt.Errorf("%v: %w", doc.Position, err)
+			}
+		}
+		if err != nil && !stores {
 			return err
 		}
 		s.first = append(s.first, item{doc, err})
@@ -219,6 +247,17 @@ func (s *begun) begin(ctx context.Context) error {
 		}
 	}
 	return ctx.Err()
+}
+
+// refused returns the documents that begin has read and that cannot be stored.
+func (s *begun) refused() []*exchange.ImportedDocument {
+	var docs []*exchange.ImportedDocument
+	for _, i := range s.first {
+		if i.doc != nil && i.doc.Skip != nil && !errors.Is(i.doc.Skip, exchange.ErrIgnored) {
+			docs = append(docs, i.doc)
+		}
+	}
+	return docs
 }
 
 // Documents implements exchange.Source.

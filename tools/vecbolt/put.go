@@ -10,6 +10,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/exchange"
+	"github.com/vecbolt/vecbolt/rag/embed"
 	"github.com/vecbolt/vecbolt/rag/vectorize"
 )
 
@@ -40,11 +41,18 @@ func (c *putCmd) Run(ctx context.Context, t *tool) error {
 	})
 	defer end()
 	first := sync.OnceValues(next)
-	begin := func() error {
-		if lines, ok := first(); ok {
+	begin := func(model *embed.Config) error {
+		lines, ok := first()
+		switch {
+		case !ok:
+			return ctx.Err()
+		case lines[0].err != nil:
 			return lines[0].err
 		}
-		return ctx.Err()
+		if err := c.storable(lines[0].Document, model); err != nil {
+			return fmt.Errorf("%v: %w", lines[0].Position, err)
+		}
+		return nil
 	}
 	return c.embedding.create(ctx, t, c.collection, c.schema, begin, func(_ *db.DB, to *vectorize.Collection) error {
 		written := 0

@@ -190,6 +190,13 @@ func TestInputWithoutDocuments(t *testing.T) {
 		"import, bad line":    {[]string{"import"}, []string{"-"}, `{"id":`, false},
 		"put, interrupted":    {[]string{"put"}, nil, `{"id":`, true},
 		"put, bad line":       {[]string{"put"}, nil, `{"id":`, false},
+		"put, bad document":   {[]string{"put"}, nil, `{"id":"b","metadata":{"":1}}`, false},
+		"put, other vector":   {[]string{"put", "--embed=mock:trigram-v1"}, nil, `{"id":"b","vector":[1]}`, false},
+		"import, bad documents": {[]string{"import"}, []string{"-"},
+			`{"id":"b","metadata":{"":1}}` + "\n" + `{"id":"c","vector":[1e99]}`, false},
+		"import, bad document and line": {[]string{"import"}, []string{"-"}, `{"id":"b","metadata":{"":1}}` + "\n{", false},
+		"import, other vector": {[]string{"import", "--embed=mock:trigram-v1"}, []string{"-"},
+			`{"id":"b","vector":[1]}`, false},
 	} {
 		for where, at := range map[string]string{"no database": filepath.Join(t.TempDir(), "new.vdb"), "no collection": dir} {
 			t.Run(name+", "+where, func(t *testing.T) {
