@@ -354,8 +354,12 @@ func (e *Engine) sameVectors(ctx context.Context, c, asked Config) error {
 		asked.Provider, asked.Model = c.Provider, cmp.Or(asked.Model, c.Model)
 	}
 	found := asked.embedding()
-	if inner, err := e.opts.Providers.Open(ctx, found, e.opts.Embed); err == nil {
+	inner, err := e.opts.Providers.Open(ctx, found, e.opts.Embed)
+	switch {
+	case err == nil:
 		found.Model, found.Dimensions = inner.Model(), cmp.Or(dim, inner.Dimensions())
+	case errors.Is(err, embed.ErrProviderNotFound) || errors.Is(err, embed.ErrConfig):
+		return err // no embedder that the base could be embedded again with
 	}
 	return match(c.Name, c.embedding(), found)
 }

@@ -413,11 +413,25 @@ func TestMismatchOfDefaults(t *testing.T) {
 		{Config{Provider: "openai", Model: "text-embedding-3-large"}, "provider=openai, model=text-embedding-3-large, dimensions=3072\n"},
 		{Config{Embedding: Embedding{Dimensions: 128}}, "provider=hash, model=trigram-v1, dimensions=128\n"},
 		{Config{Embedding: Embedding{Dimensions: 128}}, "vecbolt rag reembed b --provider hash --model trigram-v1 --dimensions 128"},
-		{Config{Provider: "nope"}, "vecbolt rag reembed b --provider nope\n"},
+		{Config{Provider: "openai"}, "vecbolt rag reembed b --provider openai --model text-embedding-3-small --dimensions 1536\n"},
 		{Config{Provider: "ollama", Model: "nomic-embed-text"}, "provider=ollama, model=nomic-embed-text, dimensions=0\n"},
 	} {
 		_, err := f.Learn(t.Context(), "b", LearnOptions{Paths: []string{f.docs}, Config: &tt.asked})
 		if !errors.Is(err, embed.ErrMismatch) || !strings.Contains(err.Error()+"\n", tt.found) {
+			t.Errorf("%+v: %v", tt.asked, err)
+		}
+	}
+	// Nothing could be embedded again with an embedder that there is not.
+	for _, tt := range []struct {
+		asked Config
+		want  error
+	}{
+		{Config{Provider: "nope"}, embed.ErrProviderNotFound},
+		{Config{Provider: "ollama"}, embed.ErrConfig}, // of which model?
+		{Config{Model: "nope"}, embed.ErrConfig},
+	} {
+		_, err := f.Learn(t.Context(), "b", LearnOptions{Paths: []string{f.docs}, Config: &tt.asked})
+		if !errors.Is(err, tt.want) || errors.Is(err, embed.ErrMismatch) || strings.Contains(err.Error(), "reembed") {
 			t.Errorf("%+v: %v", tt.asked, err)
 		}
 	}
