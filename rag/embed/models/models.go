@@ -27,6 +27,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/vecbolt/vecbolt/internal/errtext"
@@ -249,7 +250,8 @@ type AddOptions struct {
 	Name string
 
 	// Check opens the model before it gets its name and returns the number of its dimensions. nil
-	// means no check. If it fails, so does Add, and nothing is stored.
+	// means no check. If it fails, so does Add, and nothing is stored. The error then names the
+	// source instead of the copy that Check opened.
 	Check func(m *Model) (dimensions int, err error)
 
 	source, license string // of a download
@@ -308,7 +310,7 @@ func (s *Store) add(source string, o AddOptions) (*Model, error) {
 	}
 	if o.Check != nil {
 		if m.Dimensions, err = o.Check(m); err != nil {
-			return nil, err
+			return nil, placed(err, m.Path(), cmp.Or(o.source, source))
 		}
 	}
 	slices.SortFunc(m.Files, func(a, b File) int { return cmp.Compare(a.Name, b.Name) })
@@ -329,6 +331,25 @@ func (s *Store) add(source string, o AddOptions) (*Model, error) {
 	}
 	m.dir = final
 	return m, nil
+}
+
+// A placedError is the error of a copy that is removed, in the words for its source.
+type placedError struct {
+	error
+	text string
+}
+
+// Error names the source.
+func (e *placedError) Error() string { return e.text }
+
+// Unwrap returns the error of the copy.
+func (e *placedError) Unwrap() error { return e.error }
+
+// placed names the source of a model in an error that names a copy.
+func placed(err error, of, source string) error {
+	inner := func(s string) string { return strings.Trim(strconv.Quote(s), `"`) } // as errors quote names
+	text := strings.NewReplacer(inner(of), inner(source), of, source).Replace(err.Error())
+	return &placedError{err, text}
 }
 
 // weightNames are the names of weights in a directory, relative to it.

@@ -4,6 +4,7 @@ import (
 	"archive/zip"
 	"bytes"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -169,6 +170,31 @@ func TestRefused(t *testing.T) {
 	}
 	if all, err := store.List(); err != nil || len(all) != 0 {
 		t.Error(all, err)
+	}
+}
+
+// The copy that Check opens is removed, so an error names the source.
+func TestRefusedByName(t *testing.T) {
+	store := models.Open(t.TempDir())
+	dir := write(t, t.TempDir(), map[string]string{"model.safetensors": "w", "x.gguf": "w"})
+	archive := zipped(t, map[string]string{"model.safetensors": "w"})
+	for source, want := range map[string]string{
+		dir:                          filepath.Join(dir, "model.safetensors"),
+		filepath.Join(dir, "x.gguf"): filepath.Join(dir, "x.gguf"),
+		archive:                      filepath.Join(archive, "model.safetensors"),
+	} {
+		cause := errors.New("malformed")
+		_, err := store.Add(source, &models.AddOptions{Check: func(m *models.Model) (int, error) {
+			file := m.Path()
+			if m.Provider != "gguf" {
+				file = filepath.Join(file, "model.safetensors")
+			}
+			return 0, fmt.Errorf("open %q: open %s: %w", file, file, cause)
+		}})
+		tail := fmt.Sprintf(": open %q: open %s: malformed", want, want)
+		if !errors.Is(err, cause) || !strings.HasSuffix(err.Error(), tail) {
+			t.Errorf("%s: %v, want %s", source, err, tail)
+		}
 	}
 }
 
