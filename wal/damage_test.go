@@ -373,6 +373,20 @@ func TestHoles(t *testing.T) {
 	ok(t, os.Rename(filepath.Join(dir, "wal", "00000003.wal"), filepath.Join(dir, "wal", "x")))
 	check(1, "wal/00000002.wal", 1)
 	check(2, "wal/00000002.wal", 0)
+	named := func(err error) { // the file that was removed
+		t.Helper()
+		const want = "wal/00000004.wal begins with record 4, and wal/00000003.wal is not there"
+		if err == nil || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	named(c)
+	var gaps []Gap
+	_, err := Salvage(o, 1, 0, func(uint64, []byte) error { return nil }, func(g Gap) { gaps = append(gaps, g) })
+	if ok(t, err); len(gaps) != 1 {
+		t.Fatal(gaps)
+	}
+	named(gaps[0].Err)
 	if got, _, err := replay(t, o, 3); err != nil || len(got) != 1 {
 		t.Errorf("%v %v", got, err)
 	}

@@ -280,7 +280,7 @@ func replayFile(o *Options, f, next *file, after uint64, fn func(uint64, []byte)
 	}
 	if next != nil {
 		if r.lsn < next.base {
-			return r.damaged(begins(next))
+			return r.damaged(begins(next, f.seq))
 		}
 		return nil
 	}
@@ -426,8 +426,15 @@ func (r *reader) damaged(proof string) error {
 		Err: fmt.Errorf("record %d is damaged: %s", r.lsn, proof)}
 }
 
-// begins is the proof that a file gives for all records before it.
-func begins(f *file) string { return fmt.Sprintf("%s begins with record %d", f.name, f.base) }
+// begins is the proof that a file gives for all records before it. The file before it has the
+// number before: if there are numbers between the two, the files of these were removed.
+func begins(f *file, before uint64) string {
+	proof := fmt.Sprintf("%s begins with record %d", f.name, f.base)
+	if f.seq > before+1 {
+		proof += fmt.Sprintf(", and %s is not there", fileName(f.seq-1))
+	}
+	return proof
+}
 
 // A witness is a frame that says up to which record the log was durable.
 type witness struct {

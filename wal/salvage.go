@@ -139,7 +139,7 @@ func (s *salvager) file(f *file, behind []file) error {
 	case p.next == nil && s.last > 0 && len(behind) == 0:
 		p.proof = fmt.Sprintf("the log ended with record %d", s.last)
 	case p.next != nil && p.next == &behind[0]:
-		p.proof = begins(p.next)
+		p.proof = begins(p.next, f.seq)
 	}
 	s.tail.Torn, s.tail.TornFile, s.tail.TornOffset = false, "", 0
 	if err := p.read(); err != nil {
