@@ -3,7 +3,9 @@ package store
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +13,7 @@ import (
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/internal/docjson"
+	"github.com/vecbolt/vecbolt/internal/errtext"
 	"github.com/vecbolt/vecbolt/simd"
 )
 
@@ -19,6 +22,19 @@ import (
 
 func invalidf(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", db.ErrInvalid, fmt.Sprintf(format, args...))
+}
+
+// Instead adds the names that exist to the error for a collection that does not. Another error, and
+// one for which they cannot be listed, stays as it is.
+func Instead(ctx context.Context, s Store, name string, err error) error {
+	if !errors.Is(err, db.ErrNotFound) {
+		return err
+	}
+	names, failed := s.Collections(ctx)
+	if failed != nil {
+		return err
+	}
+	return fmt.Errorf("%w%s", err, errtext.Instead(name, names))
 }
 
 // CheckCreate returns the arguments of Create in their stored form, or an error.

@@ -87,7 +87,7 @@ var imports = map[string][]string{
 	"exchange":         {"db", "internal/docjson", "internal/vfs"},
 	"mcp": {"db", "filter", "exchange", "internal/docjson", "internal/errtext", "internal/jsontext", "rag", "rag/embed", "rag/knowledge", "rag/vectorize", "github.com/google/jsonschema-go/jsonschema",
 		"github.com/modelcontextprotocol/go-sdk/jsonrpc", "github.com/modelcontextprotocol/go-sdk/mcp"},
-	"store":            {"db", "filter", "internal/docjson", "internal/fusion", "simd", "text"},
+	"store":            {"db", "filter", "internal/docjson", "internal/errtext", "internal/fusion", "simd", "text"},
 	"store/weaviate":   {"db", "filter", "internal/document", "internal/errtext", "store", "text", "github.com/google/uuid"},
 	"store/migrate":    {"db", "simd", "store"},
 	"store/storetest":  {"db", "filter", "simd", "store", "github.com/google/go-cmp/cmp", "github.com/google/go-cmp/cmp/cmpopts"},

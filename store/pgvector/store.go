@@ -14,7 +14,6 @@ import (
 	"github.com/jackc/puddle/v2"
 
 	"github.com/vecbolt/vecbolt/db"
-	"github.com/vecbolt/vecbolt/internal/errtext"
 	"github.com/vecbolt/vecbolt/store"
 )
 
@@ -335,22 +334,9 @@ func tableName(id int64, name string) string {
 func (s *Store) Collection(ctx context.Context, name string) (store.Collection, error) {
 	c, err := s.lookup(ctx, name)
 	if err != nil {
-		return nil, s.instead(ctx, name, err)
+		return nil, store.Instead(ctx, s, name, err)
 	}
 	return c, nil
-}
-
-// instead adds the names that exist to the error for a collection that does not. The error stays as
-// it is if they cannot be listed.
-func (s *Store) instead(ctx context.Context, name string, err error) error {
-	if !errors.Is(err, db.ErrNotFound) {
-		return err
-	}
-	names, failed := s.Collections(ctx)
-	if failed != nil {
-		return err
-	}
-	return fmt.Errorf("%w%s", err, errtext.Instead(name, names))
 }
 
 func (s *Store) lookup(ctx context.Context, name string) (*collection, error) {
@@ -393,7 +379,7 @@ func (s *Store) Collections(ctx context.Context) ([]string, error) {
 func (s *Store) Describe(ctx context.Context, name string) (store.Info, error) {
 	c, err := s.lookup(ctx, name)
 	if err != nil {
-		return store.Info{}, s.instead(ctx, name, err)
+		return store.Info{}, store.Instead(ctx, s, name, err)
 	}
 	n, err := c.Count(ctx, nil)
 	return store.Info{Name: name, Schema: c.schema, Documents: n}, err
@@ -416,7 +402,7 @@ func (s *Store) Drop(ctx context.Context, name string) error {
 		_, err = tx.Exec(ctx, "DROP TABLE "+s.ident(tableName(id, name)))
 		return err
 	})
-	return s.instead(ctx, name, wrap(err, "drop collection %q", name))
+	return store.Instead(ctx, s, name, wrap(err, "drop collection %q", name))
 }
 
 // Close implements store.Store. It closes the connections that Open made.

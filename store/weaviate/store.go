@@ -331,22 +331,9 @@ func (s *Store) layout(ctx context.Context) (replicas, shards int, err error) {
 func (s *Store) Collection(ctx context.Context, name string) (store.Collection, error) {
 	c, err := s.find(ctx, name)
 	if err != nil {
-		return nil, s.instead(ctx, name, err)
+		return nil, store.Instead(ctx, s, name, err)
 	}
 	return c, nil
-}
-
-// instead adds the names that exist to the error for a collection that does not. The error stays as
-// it is if they cannot be listed.
-func (s *Store) instead(ctx context.Context, name string, err error) error {
-	if !errors.Is(err, db.ErrNotFound) {
-		return err
-	}
-	names, failed := s.Collections(ctx)
-	if failed != nil {
-		return err
-	}
-	return fmt.Errorf("%w%s", err, errtext.Instead(name, names))
 }
 
 func (s *Store) find(ctx context.Context, name string) (*collection, error) {
@@ -396,7 +383,7 @@ func (s *Store) Collections(ctx context.Context) ([]string, error) {
 func (s *Store) Describe(ctx context.Context, name string) (store.Info, error) {
 	c, err := s.find(ctx, name)
 	if err != nil {
-		return store.Info{}, s.instead(ctx, name, err)
+		return store.Info{}, store.Instead(ctx, s, name, err)
 	}
 	n, err := c.Count(ctx, nil)
 	return store.Info{Name: name, Schema: c.schema, Documents: n}, err
@@ -406,7 +393,7 @@ func (s *Store) Describe(ctx context.Context, name string) (store.Info, error) {
 func (s *Store) Drop(ctx context.Context, name string) error {
 	c, err := s.find(ctx, name)
 	if err != nil {
-		return s.instead(ctx, name, err)
+		return store.Instead(ctx, s, name, err)
 	}
 	_, err = s.client.do(ctx, request{method: http.MethodDelete, path: "/v1/schema/" + c.class,
 		timeout: 2 * s.client.timeout, patient: true}, nil, nil)
