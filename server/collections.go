@@ -259,7 +259,7 @@ func (s *Server) setIndex(w http.ResponseWriter, r *http.Request, c *db.Collecti
 		return err
 	})
 	if err == nil && !given {
-		err = rest.Errorf(http.StatusBadRequest, "'index' is required: fast, small or none")
+		err = rest.Errorf(http.StatusBadRequest, "'index' is required; want fast, small or none")
 	}
 	if err == nil {
 		err = c.SetIndex(r.Context(), index)
@@ -291,7 +291,7 @@ func (s *Server) setMetadata(w http.ResponseWriter, r *http.Request, c *db.Colle
 		return err
 	})
 	if err == nil && meta == nil {
-		err = rest.Errorf(http.StatusBadRequest, "Metadata is required")
+		err = rest.Missing("metadata")
 	}
 	if err == nil {
 		err = c.UpdateMetadata(r.Context(), func(info db.CollectionInfo) (db.Metadata, error) {
@@ -313,9 +313,6 @@ func (s *Server) setMetadata(w http.ResponseWriter, r *http.Request, c *db.Colle
 func unknown(key string, fields ...string) error {
 	return rest.Unknown(http.StatusBadRequest, fmt.Sprintf("unknown field %.60q", key), key, fields)
 }
-
-// missing returns the error for a field that a body must have.
-func missing(key string) error { return rest.Errorf(http.StatusBadRequest, "%q is missing", key) }
 
 // named adds the name of the body's field to an error.
 func named(key string, err error) error {

@@ -420,7 +420,7 @@ func (s *Server) getDocuments(w http.ResponseWriter, r *http.Request) error {
 		return named(key, err)
 	})
 	if err == nil && !given {
-		err = missing("ids")
+		err = rest.Missing("ids")
 	}
 	if err != nil {
 		return err

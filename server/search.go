@@ -158,7 +158,7 @@ func (s *Server) searchBatch(w http.ResponseWriter, r *http.Request) error {
 		})
 	})
 	if err == nil && !given {
-		err = missing("queries")
+		err = rest.Missing("queries")
 	}
 	if err != nil {
 		return err

@@ -179,6 +179,31 @@ func TestOwnedCollections(t *testing.T) {
 	}
 }
 
+// TestMissingFields: what a body must have is named in one way, and so is what has the wrong type.
+func TestMissingFields(t *testing.T) {
+	s := start(t, nil)
+	s.must(201, "POST", "/collections", `{"name":"c"}`)
+	for _, test := range []struct{ method, path, key, required, want string }{
+		{"POST", "", "name", "Collection name is required", "string"},
+		{"PATCH", "/c", "name", "Collection name is required", "string"},
+		{"PUT", "/c/metadata", "metadata", "'metadata' is required", "object"},
+		{"PUT", "/c/index", "index", "'index' is required; want fast, small or none", "string"},
+		{"PUT", "/c/text_index", "text_index", "'text_index' is required; null drops it", "true or false"},
+		{"POST", "/c/documents/get", "ids", "'ids' is required", "array"},
+		{"POST", "/c/documents/delete", "ids", "either 'ids' or 'where' is required", "array"},
+		{"POST", "/c/search/batch", "queries", "'queries' is required", "array"},
+	} {
+		path := "/collections" + test.path
+		s.refuses(400, test.required, test.method, path, `{}`)
+		s.refuses(400, "offset 0: null instead of an object", test.method, path, `null`)
+		article := map[byte]string{'s': "a ", 'a': "an ", 'o': "an "}[test.want[0]]
+		s.refuses(400, fmt.Sprintf("offset %d: %q: a number instead of %s%s", len(test.key)+5, test.key, article, test.want),
+			test.method, path, fmt.Sprintf(`{ %q:5}`, test.key))
+	}
+	s.refuses(400, "Documents array is required", "POST", "/collections/c/documents", `{"documents":[]}`)
+	s.refuses(400, "'where' is required; {} deletes every document", "DELETE", "/collections/c/documents", "")
+}
+
 func TestCollections(t *testing.T) {
 	s := start(t, nil)
 	s.must(200, "GET", "/healthz", "")

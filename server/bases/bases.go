@@ -411,7 +411,10 @@ func (s *service) question(w http.ResponseWriter, r *http.Request) (*question, e
 			return nil, tooMany(key, n)
 		}
 	}
-	if strings.TrimSpace(q.text) == "" || len(q.text) > maxQuestion {
+	if strings.TrimSpace(q.text) == "" {
+		return nil, rest.Missing("question")
+	}
+	if len(q.text) > maxQuestion {
 		return nil, rest.Errorf(http.StatusBadRequest, "question: want a text of at most %d bytes", maxQuestion)
 	}
 	q.stream = q.stream || strings.Contains(r.Header.Get("Accept"), eventStream)
@@ -568,7 +571,7 @@ func (s *service) learn(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if len(o.Paths) == 0 {
-		return rest.Errorf(http.StatusBadRequest, "paths: want files or directories")
+		return rest.Missing("paths")
 	}
 	if s.opts.Files == "" {
 		return rest.Errorf(http.StatusForbidden, "this service learns no files for clients")

@@ -104,7 +104,7 @@ func (s *service) judged(w http.ResponseWriter, r *http.Request) (*eval.Lab, *kn
 		return err
 	})
 	if err == nil && len(lab.Queries) == 0 {
-		err = rest.Errorf(http.StatusBadRequest, "questions: want 1 to %d objects with id and text", maxJudged)
+		err = rest.Missing("questions")
 	}
 	return lab, o, err
 }

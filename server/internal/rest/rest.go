@@ -58,6 +58,10 @@ func Errorf(status int, format string, args ...any) error {
 	return &Error{Status: status, Message: fmt.Sprintf(format, args...)}
 }
 
+// Missing returns the error for a field that a body must have, or must not leave empty. Errors of
+// fields that need more words begin in the same way.
+func Missing(key string) error { return Errorf(http.StatusBadRequest, "'%s' is required", key) }
+
 // mostNames is the number of existing names in an answer.
 const mostNames = 20
 
