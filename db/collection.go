@@ -206,6 +206,7 @@ func (c *Collection) UpdateMetadata(ctx context.Context, update func(CollectionI
 		return c.wrap("update metadata", invalidf("no function makes the metadata"))
 	}
 	_, err := c.changed(ctx, func(_ *engine.Group, v *engine.View) ([]engine.Op, error) {
+		defer c.db.engine.Within("UpdateMetadata")()
 		var m Metadata
 		err := vfs.Catch("UpdateMetadata", func() (err error) {
 			m, err = update(infoOf(v))

@@ -403,7 +403,11 @@ func TestUpdateMetadata(t *testing.T) {
 		"refused":        func(CollectionInfo) (Metadata, error) { return Metadata{"n": 0}, refused },
 		"panic: misused": func(CollectionInfo) (Metadata, error) { panic("misused") },
 		"empty key":      func(CollectionInfo) (Metadata, error) { return Metadata{"": 1}, nil },
-		"no function":    nil,
+		"called within the function of UpdateMetadata": func(CollectionInfo) (Metadata, error) {
+			_, err := c.Delete(ctx, "1")
+			return nil, err
+		},
+		"no function": nil,
 	} {
 		if err := c.UpdateMetadata(ctx, update); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)

@@ -102,8 +102,8 @@ func (f *embedding) create(ctx context.Context, t *tool, c collection, s schema,
 	})
 }
 
-// storable returns why a document cannot be the first of a new collection of the model, which is
-// nil if there is none.
+// storable returns an error if a document cannot be the first of a new collection of the model. The
+// model may be nil.
 func (c collection) storable(d db.Document, model *embed.Config) error {
 	var b db.Batch
 	b.Upsert(c.Collection, d)
