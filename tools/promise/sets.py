@@ -23,6 +23,10 @@ test reads them:
                             times a hundredth, and vectors of length 1 along an axis
     unequal.l2              33,000 vectors of 96 dimensions in 1,000 clusters, of sizes by Zipf's law;
                             what lies between rows of large clusters and of small ones
+    zipf                    12,000 vectors of 384 dimensions in 1,000 clusters, of sizes by Zipf's law;
+                            what lies inside and between the largest ones, and beside small ones
+    loose.l2                30,000 vectors of 128 dimensions in 300 clusters; one has a seventh of the
+                            rows, farther apart, and queries lie inside it and beside others
     lengths.dot             40,000 vectors of 96 dimensions in 200 groups, of lengths from 0.01 to
                             100 by a lognormal law; the centres of groups, and what lies near them
     words50k                the 50,000 most frequent words of --glove, a directory with base.fvecs and
@@ -32,6 +36,9 @@ test reads them:
                             command --vecbolt; asked by their first sentences of documentation
     prose                   paragraphs of Python's documentation, likewise; asked by their first
                             words, and by code
+
+With --strange SET..., directories of FOLDER get queries of sixteen further kinds, such as rows with
+elements erased, of four bits, or moved along one direction.
 
 Needs npm, and numpy. No data of these packages is part of the project.
 """
@@ -187,6 +194,59 @@ def unequal(folder):
     write(folder / "unequal.l2", "q-between small ones", (base[random.choice(small, QUERIES)] + base[random.choice(small, QUERIES)]) / 2)
 
 
+def zipf(folder):
+    random = numpy.random.default_rng(31)
+    centres = random.standard_normal((1000, 384))
+    sizes = 1 / numpy.arange(1, 1001)
+    sizes /= sizes.sum()
+
+    def rows(clusters):
+        return centres[clusters] + 0.4 * random.standard_normal((len(clusters), 384))
+
+    cluster = random.choice(1000, size=12_000, p=sizes)
+    base = rows(cluster)
+    write(folder / "zipf", "base", base)
+    write(folder / "zipf", "query", rows(random.choice(1000, size=QUERIES, p=sizes)))
+    directions = base / numpy.linalg.norm(base, axis=1, keepdims=True)
+
+    def some(first, last):
+        return directions[random.choice(numpy.flatnonzero((cluster >= first) & (cluster < last)), QUERIES)]
+
+    write(folder / "zipf", "q-inside the largest", some(0, 1) + some(0, 1))
+    write(folder / "zipf", "q-inside the second", some(1, 2) + some(1, 2))
+    write(folder / "zipf", "q-between these", some(0, 1) + some(1, 2))
+    write(folder / "zipf", "q-nearer to the largest", 0.65 * some(0, 1) + 0.35 * some(300, 1000))
+    write(folder / "zipf", "q-nearer to the second", 0.65 * some(1, 2) + 0.35 * some(300, 1000))
+    write(folder / "zipf", "q-between eight large ones", some(0, 8) + some(0, 8))
+
+
+def loose(folder):
+    random = numpy.random.default_rng(50)
+    centres = random.standard_normal((300, 128))
+
+    def rows(clusters):
+        noise = numpy.where(clusters == 0, 0.8, 0.3)[:, None]
+        return centres[clusters] + noise * random.standard_normal((len(clusters), 128))
+
+    def clusters(n):
+        return numpy.where(random.random(n) < 0.14, 0, random.integers(1, 300, size=n))
+
+    cluster = clusters(30_000)
+    base = rows(cluster)
+    write(folder / "loose.l2", "base", base)
+    write(folder / "loose.l2", "query", rows(clusters(QUERIES)))
+
+    def some(of):
+        return base[random.choice(numpy.flatnonzero(of), QUERIES)]
+
+    wide, tight = cluster == 0, cluster > 0
+    write(folder / "loose.l2", "q-inside the loose one", (some(wide) + some(wide)) / 2)
+    write(folder / "loose.l2", "q-means of five of the loose one", sum(some(wide) for _ in range(5)) / 5)
+    write(folder / "loose.l2", "q-between both", (some(wide) + some(tight)) / 2)
+    write(folder / "loose.l2", "q-nearer to the loose one", 0.65 * some(wide) + 0.35 * some(tight))
+    write(folder / "loose.l2", "q-nearer to tight ones", 0.35 * some(wide) + 0.65 * some(tight))
+
+
 def lengths(folder):
     random = numpy.random.default_rng(21)
     centres = random.standard_normal((200, 96))
@@ -268,6 +328,61 @@ def code_and_prose(folder, args):
     write(folder / "prose", "q-code", code[:QUERIES])
 
 
+def strange(folder):
+    """Adds queries of sixteen further kinds to a set."""
+    random = numpy.random.default_rng(22)
+    base = read(folder / "base.fvecs").astype("f8")
+    if folder.suffix not in (".l2", ".dot"):
+        base = base / numpy.linalg.norm(base, axis=1, keepdims=True).clip(1e-30)
+    sample = base[random.permutation(len(base))[:4096]]
+    mean = sample.mean(axis=0)
+    sizes = numpy.abs(sample).mean(axis=0)
+    spread = numpy.linalg.norm(sample - mean, axis=1).mean()
+    _, _, directions = numpy.linalg.svd(sample - mean, full_matrices=False)
+
+    def rows():
+        return base[random.integers(len(base), size=QUERIES)]
+
+    def near(x, n):
+        """Of each of x, n of the 30 nearest rows of the sample."""
+        apart = (sample * sample).sum(axis=1) - 2 * x @ sample.T
+        nearest = numpy.argpartition(apart, 30, axis=1)[:, 1:30]
+        return sample[random.permuted(nearest, axis=1)[:, :n]]
+
+    def zeroed(share):
+        x = rows()
+        return numpy.where(random.random(x.shape) < share, 0, x)
+
+    x, y = rows(), rows()
+    values = numpy.abs(x)
+    largest = values.max(axis=1, keepdims=True).clip(1e-30)
+    sizes_of_constants = random.choice((-1, 1), 50) * 10 ** random.uniform(-2, 2, 50)
+    kinds = {
+        "nine tenths of a row": 0.9 * x + 0.1 * y,
+        "seven tenths of a row": 0.7 * x + 0.3 * y,
+        "a principal direction added": x + random.choice((-1, 1), (QUERIES, 1)) * spread * directions[0],
+        "a tenth of the elements zero": zeroed(0.1),
+        "half of the elements zero": zeroed(0.5),
+        "small elements of other sign": numpy.where(sizes < numpy.median(sizes), -x, x),
+        "small values of other sign": numpy.where(values < numpy.median(values, axis=1, keepdims=True), -x, x),
+        "four bits": numpy.round(7 * x / largest) * largest / 7,
+        "signs": numpy.sign(x) * values.mean(axis=1, keepdims=True),
+        "means of three near ones": (x + near(x, 2).sum(axis=1)) / 3,
+        "beyond near ones": x + 1.5 * (near(x, 1)[:, 0] - x),
+        "beyond others": x + 1.5 * (y - x),
+        "medians of five": numpy.median([rows() for _ in range(5)], axis=0),
+        "constants": numpy.outer(sizes_of_constants, numpy.ones(base.shape[1])),
+        "one element": numpy.eye(base.shape[1])[random.integers(base.shape[1], size=QUERIES)]
+                       * random.choice((-1, 1), (QUERIES, 1)) * numpy.linalg.norm(x, axis=1, keepdims=True),
+        "half of two rows": numpy.where(random.random(x.shape) < 0.5, x, y),
+    }
+    if folder.suffix in (".l2", ".dot"):
+        for times in (0.1, 0.5, 2, 10):
+            kinds[f"rows times {times:g}"] = times * x
+    for name, queries in kinds.items():
+        write(folder, "q-" + name, queries)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=pathlib.Path)
@@ -277,17 +392,23 @@ def main():
     parser.add_argument("--texts", type=int, default=30_000, help="functions to embed at most")
     parser.add_argument("--glove", type=pathlib.Path)
     parser.add_argument("--bge", type=pathlib.Path)
+    parser.add_argument("--strange", nargs="+", default=[], metavar="SET",
+                        help="directories of FOLDER that get further queries")
     args = parser.parse_args()
-    makers = {m.__name__: lambda m=m: m(args.folder) for m in (digits, words350k, groups, bits, counts, copies, unit, unequal, lengths)}
+    made = digits, words350k, groups, bits, counts, copies, unit, unequal, zipf, loose, lengths
+    makers = {m.__name__: lambda m=m: m(args.folder) for m in made}
     if args.glove:
         makers["words50k"] = lambda: words50k(args.folder, args.glove)
     if args.bge:
         makers["sections"] = lambda: [write(args.folder / "sections", n, read(args.bge / (n + ".fvecs"))) for n in ("base", "query")]
     if args.embed:
         makers["code"] = lambda: code_and_prose(args.folder, args)
-    for name in args.names or makers:
+    for name in args.names or ([] if args.strange else makers):
         makers[name]()
         print(name, file=sys.stderr)
+    for name in args.strange:
+        strange(args.folder / name)
+        print(name, "with strange queries", file=sys.stderr)
 
 
 if __name__ == "__main__":
