@@ -147,6 +147,16 @@ func TestFilterScansSketches(t *testing.T) {
 			t.Errorf("%d of %d searches scanned the sketches", scans, 2*queries)
 		}
 	}
+	// The rows that reach a threshold are few or many, so walks for them have one stage, too.
+	least := 0.0
+	q := Query{Near: Vector(vecs[0]), K: 100, Threshold: &least, Accuracy: Recall(0.98), Select: IDsOnly}
+	e, err := c.Explain(t.Context(), q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(e.Plan[0].Reason, "a scan of sketches, ") || e.Result.Exact {
+		t.Errorf("with a threshold: %+v", e.Plan)
+	}
 }
 
 // costs returns the cost of a beam search by the distances that it estimates and the sketches that

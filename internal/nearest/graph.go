@@ -77,13 +77,13 @@ func (s *Search) chooseSetting(p *Probe, i int, g *graph.Graph, matched int) (w 
 		return w, 1, true
 	}
 	w.recall = p.Recall
-	filtered := p.Parts[i].Set != nil
-	if p.Least > engine.NegInf {
+	filtered, threshold := p.Parts[i].Set != nil, p.Least > engine.NegInf
+	if threshold {
 		w.setting, ok = g.SettingUpTo(w.recall, p.Need, filtered)
 	} else {
 		w.setting, ok = g.Setting(w.recall, p.Need, filtered)
 	}
-	if filtered {
+	if filtered || threshold { // Setting knows scans for all others
 		if scan, found := s.cheaperScan(p, i, w, p.Need, ok); found {
 			w, ok = scan, true
 		}
