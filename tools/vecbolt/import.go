@@ -216,13 +216,13 @@ type item struct {
 	err error
 }
 
-// begin reads what the first batch needs, or less of large documents, and checks each document up
-// to the first one that can be stored. It returns the error of ctx, and others if nothing would be
-// written: the source fails first, or ends and none of its documents can be stored.
+// begin reads what the first batch needs, or less of large documents, but at least up to the first
+// document that can be stored. It returns the error of ctx, and others if nothing would be written:
+// the source fails first, or ends and none of its documents can be stored.
 func (s *begun) begin(ctx context.Context, check func(db.Document) error) error {
 	const documents, bytes = 1000, 8 << 20
 	stores := false
-	for size := 0; len(s.first) < documents && size < bytes; {
+	for size := 0; !stores || len(s.first) < documents && size < bytes; {
 		doc, err, ok := s.next()
 		if !ok && !stores && len(s.refused()) > 0 {
 			return fmt.Errorf("%w: none of the documents can be stored (%d)", db.ErrInvalid, len(s.refused()))
@@ -233,7 +233,7 @@ func (s *begun) begin(ctx context.Context, check func(db.Document) error) error 
 		if err == nil && doc.Skip == nil && !stores {
 			err = check(doc.Document)
 			if stores = err == nil; errors.Is(err, db.ErrInvalid) {
-				doc.Skip, err = err, nil
+				doc.Skip, err, doc.Document = err, nil, db.Document{} // there may be many
 			} else if err != nil {
 				err = fmt.Errorf("%v: %w", doc.Position, err)
 			}

@@ -194,6 +194,8 @@ func TestInputWithoutDocuments(t *testing.T) {
 		"put, other vector":   {[]string{"put", "--embed=mock:trigram-v1"}, nil, `{"id":"b","vector":[1]}`, false},
 		"import, bad documents": {[]string{"import"}, []string{"-"},
 			`{"id":"b","metadata":{"":1}}` + "\n" + `{"id":"c","vector":[1e99]}`, false},
+		"import, many bad documents": {[]string{"import"}, []string{"-"},
+			strings.Repeat(`{"metadata":{"":1}}`+"\n", 1001), false},
 		"import, bad document and line": {[]string{"import"}, []string{"-"}, `{"id":"b","metadata":{"":1}}` + "\n{", false},
 		"import, other vector": {[]string{"import", "--embed=mock:trigram-v1"}, []string{"-"},
 			`{"id":"b","vector":[1]}`, false},
