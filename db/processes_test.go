@@ -655,6 +655,7 @@ func TestCallsWithinDelete(t *testing.T) {
 		}
 		if vdb == leader {
 			calls["publish"] = func() error { return failed(publisher.Publish(ctx)) }
+			calls["close publisher"] = publisher.Close
 		}
 		within := map[string]func(del func(*Document) (bool, error)) error{
 			"DeleteFunc": func(del func(*Document) (bool, error)) error { return failed(c.DeleteFunc(ctx, nil, del)) },

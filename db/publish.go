@@ -87,7 +87,16 @@ func (p *Publisher) Publish(ctx context.Context) (Publication, error) {
 }
 
 // Close releases the folder. It waits for a running Publish.
-func (p *Publisher) Close() error { return p.publisher.Close() }
+func (p *Publisher) Close() error {
+	err := p.db.engine.MayWait() // as Publish would
+	if err == nil {
+		err = p.publisher.Close()
+	}
+	if err != nil {
+		err = fmt.Errorf("db: close publisher of %q: %w", p.dir, err)
+	}
+	return err
+}
 
 // Backup writes a consistent copy of the database, as of now, to directory dir. The directory must
 // be empty or missing, and must not lie inside the database directory. Readers and writers go on.
