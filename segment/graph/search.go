@@ -154,6 +154,7 @@ func (q *Query) Find(k int, s Setting, allowed bitset.Set, buf *Buffer) (rows []
 	if k < 1 {
 		return nil, Stats{}, nil
 	}
+	buf.rows, buf.dists, buf.stats = buf.rows[:0], buf.dists[:0], Stats{} // an attempt may end before it starts
 	err = q.attempt(k, s, allowed, buf)
 	if err == nil {
 		err = q.collect(k+buf.more, allowed, buf)

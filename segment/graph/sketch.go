@@ -254,17 +254,12 @@ func (q *Query) scanSketches(k int, deviations float32, allowed bitset.Set, b *B
 		chunk = 1
 	}
 	for from, to := 0, 0; from < blocks; from = to {
-		if b.ctx != nil && b.ctx.Err() != nil {
-			return b.ctx.Err()
-		}
 		to = min(from+chunk, blocks)
 		chunk = min(2*chunk, chunkBlocks)
-		if err := g.touchSketches(from, to, b.cold); err != nil {
+		passing := b.sketch.passing[:0]
+		if err := q.scanBlocks(below[:to-from], table, from, b.lastScored(k), slack, b); err != nil {
 			return err
 		}
-		most := b.lastScored(k)
-		passing := b.sketch.passing[:0]
-		simd.Below(below[:to-from], table, g.sketchBlocks(from, to), q.point.Level, most, slack)
 		for i, below := range below[:to-from] {
 			block := from + i
 			if allowed != nil {
@@ -279,9 +274,6 @@ func (q *Query) scanSketches(k int, deviations float32, allowed bitset.Set, b *B
 			}
 			for ; below != 0; below &= below - 1 {
 				row := block*degree + bits.TrailingZeros32(below)
-				if row >= g.Len() {
-					return corrupt(g.geo.sketches, "a sketch of row %d of %d", row, g.Len())
-				}
 				if allowed != nil && !allowed.Has(row) { // perhaps a duplicate is
 					if ok, err := g.anyAllowed(uint32(row), allowed); err != nil {
 						return err
@@ -293,11 +285,30 @@ func (q *Query) scanSketches(k int, deviations float32, allowed bitset.Set, b *B
 			}
 		}
 		b.sketch.passing = passing
-		b.stats.Sketched += min(to*degree, g.Len()) - from*degree
 		if err := g.measure(&q.point, passing, b); err != nil {
 			return err
 		}
 		b.near.offerAll(b.ids, b.dists, math.MaxFloat32)
+	}
+	return nil
+}
+
+// scanBlocks sets each word of below to the rows of a block of sketches, from a block on, whose
+// estimated distance, less the slack, is less than a bound. A sketch that stands for no row is
+// damage: there is no record to read.
+func (q *Query) scanBlocks(below []uint32, table *simd.Table, from int, bound, slack float32, b *Buffer) error {
+	if b.ctx != nil && b.ctx.Err() != nil {
+		return b.ctx.Err()
+	}
+	g, to := q.g, from+len(below)
+	if err := g.touchSketches(from, to, b.cold); err != nil {
+		return err
+	}
+	simd.Below(below, table, g.sketchBlocks(from, to), q.point.Level, bound, slack)
+	b.stats.Sketched += min(to*degree, g.Len()) - from*degree
+	left := g.Len() - (to-1)*degree // rows from the last block on
+	if beyond := below[len(below)-1] >> left; beyond != 0 {
+		return corrupt(g.geo.sketches, "a sketch of row %d of %d", g.Len()+bits.TrailingZeros32(beyond), g.Len())
 	}
 	return nil
 }
@@ -378,10 +389,9 @@ func (q *Query) anyWithin(bound float32, want int, allowed bitset.Set, b *Buffer
 	blocks := int(g.head.sketchBlocks())
 	for from := 0; from < blocks && want > 0; from += chunkBlocks {
 		to := min(from+chunkBlocks, blocks)
-		if err := g.touchSketches(from, to, b.cold); err != nil {
+		if err := q.scanBlocks(below[:to-from], table, from, bound, 0, b); err != nil {
 			return false, err
 		}
-		simd.Below(below[:to-from], table, g.sketchBlocks(from, to), q.point.Level, bound, 0)
 		ids := b.sketch.passing[:0]
 		for i, below := range below[:to-from] {
 			for ; below != 0; below &= below - 1 {
@@ -394,6 +404,7 @@ func (q *Query) anyWithin(bound float32, want int, allowed bitset.Set, b *Buffer
 		}
 		b.others = slices.Grow(b.others[:0], len(ids))[:len(ids)]
 		g.measureL2(b.others, &q.point, ids)
+		b.stats.Estimated += len(ids)
 		for i, d := range b.others {
 			if d <= bound {
 				in, excluded, err := q.count(ids[i], allowed)

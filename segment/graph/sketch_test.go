@@ -2,6 +2,7 @@ package graph
 
 import (
 	"cmp"
+	"encoding/binary"
 	"errors"
 	"math"
 	"math/rand/v2"
@@ -170,7 +171,7 @@ func TestScanHorizon(t *testing.T) {
 		t.Fatal("no scan of sketches")
 	}
 	g.head.horizons[1] = 2 // between the rows of a cluster and those of others
-	search := func(vec []float32) error {
+	search := func(vec []float32) (Stats, error) {
 		q := g.Query(vec)
 		some := bitset.New(rows)
 		for row := 0; row < rows; row += 100 {
@@ -178,21 +179,22 @@ func TestScanHorizon(t *testing.T) {
 		}
 		q.Guard(k, s, some.Count())
 		var buf Buffer
-		_, _, err := q.Find(k, s, some, &buf)
+		_, stats, err := q.Find(k, s, some, &buf)
 		if horizon := g.horizon(k, k); len(buf.dists) < k || buf.dists[k-1] <= horizon {
 			t.Errorf("the last row is at %v, not beyond the horizon at %g", buf.dists, horizon)
 		}
-		return err
+		return stats, err
 	}
-	if err := search(queries[0]); err != nil {
+	if _, err := search(queries[0]); err != nil {
 		t.Error(err)
 	}
 	away := slices.Clone(queries[0])
 	for i := range away {
 		away[i] = 100 * (1 + away[i])
 	}
-	if err := search(away); !errors.Is(err, ErrBeyondHorizon) {
-		t.Error(err)
+	// The scan for rows within the horizon counts too.
+	if stats, err := search(away); !errors.Is(err, ErrBeyondHorizon) || stats.Sketched != 2*rows {
+		t.Errorf("%+v, %v", stats, err)
 	}
 }
 
@@ -283,18 +285,38 @@ func TestDeviations(t *testing.T) {
 	}
 }
 
-// TestSketchesDamaged: a sketch that stands for no row is damage, which a search names.
+// TestSketchesDamaged: a sketch that stands for no row is damage, which a search names: without a
+// filter, under one, and where it looks for rows within the horizon.
 func TestSketchesDamaged(t *testing.T) {
 	d, queries := make1("normal", 24, 40, 1)
-	g, err := create(t.Context(), d.ident(fileformat.L2), d.source, Options{quiet: true})
-	if err != nil {
-		t.Fatal(err)
+	even := bitset.New(40)
+	for row := 0; row < 40; row += 2 {
+		even.Set(row)
 	}
-	copy(g.sketchBlocks(1, 2)[4*(60-degree):], []byte{0, 0, 0, 0}) // of row 60
-	s := Setting{EF: 1, Within: nobody, Beyond: Stage{Deviations: 3}}
-	_, _, err = g.Query(queries[0]).Find(10, s, nil, new(Buffer))
-	if !errors.Is(err, fileformat.ErrDamaged) || !strings.Contains(err.Error(), "a sketch of row 60 of 40") {
-		t.Error(err)
+	for _, c := range []struct {
+		name    string
+		allowed bitset.Set
+		horizon float32
+		factor  float32 // of row 60
+	}{
+		{"no filter", nil, 0, 0},
+		{"filter", even, 0, 0},
+		{"far sketch", nil, 0, -1e6},
+		{"horizon", even, 1e-3, -1e6},
+	} {
+		g, err := create(t.Context(), d.ident(fileformat.L2), d.source, Options{quiet: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.head.horizons[1] = c.horizon
+		binary.LittleEndian.PutUint32(g.sketchBlocks(1, 2)[4*(60-degree):], math.Float32bits(c.factor))
+		s := Setting{EF: 1, Within: nobody, Beyond: Stage{Deviations: 3}}
+		q := g.Query(queries[0])
+		q.Guard(10, s, 20)
+		_, _, err = q.Find(10, s, c.allowed, new(Buffer))
+		if !errors.Is(err, fileformat.ErrDamaged) || !strings.Contains(err.Error(), "a sketch of row 60 of 40") {
+			t.Errorf("%s: %v", c.name, err)
+		}
 	}
 }
 
@@ -305,11 +327,19 @@ func TestNoSketches(t *testing.T) {
 	g := d.graph(t, fileformat.L2, Options{quiet: true})
 	allowed := bitset.New(40)
 	allowed.Fill(16)
+	var buf Buffer
+	if rows, _, err := g.Query(queries[0]).Find(10, Setting{EF: 10}, nil, &buf); err != nil || len(rows) < 10 {
+		t.Fatal(rows, err)
+	}
 	for _, within := range []float32{nobody, 1} {
 		for _, filter := range []bitset.Set{nil, allowed} {
 			s := Setting{EF: 5, Within: within, Beyond: Stage{Deviations: 3}}
-			if _, _, err := g.Query(queries[0]).Find(10, s, filter, new(Buffer)); !errors.Is(err, ErrBeyondHorizon) {
+			rows, stats, err := g.Query(queries[0]).Find(10, s, filter, &buf)
+			if !errors.Is(err, ErrBeyondHorizon) {
 				t.Errorf("within %g, %d allowed: %v", within, filter.Count(), err)
+			}
+			if walks := within != nobody && filter == nil; len(rows) > 0 || (stats != Stats{}) != walks {
+				t.Errorf("within %g, %d allowed: rows %v and %+v, of an earlier search", within, filter.Count(), rows, stats)
 			}
 		}
 	}
