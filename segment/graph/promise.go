@@ -87,17 +87,27 @@ func (g *Graph) settingUpTo(column int, recall float64, k int, single bool) (s S
 // and returns a setting that goes as far as both for every query. Their ratios refer to the same
 // row.
 func (s Setting) and(t Setting) Setting {
-	first := s.stage().and(t.stage())
+	first, nodes, whole := s.stage().and(t.stage()), max(s.nodes, t.nodes), s.Scans() && t.Scans()
+	switch { // a whole scan has no first stage that counts
+	case whole:
+	case s.Scans():
+		first, nodes = t.stage(), s.nodes+t.nodes
+	case t.Scans():
+		first, nodes = s.stage(), s.nodes+t.nodes
+	}
 	if s.Within > 0 || t.Within > 0 {
 		s.Beyond = s.last().and(t.last()).after(first)
 		s.Spread = max(s.Spread, t.Spread)
 		if s.Within == 0 || t.Within > 0 && t.Within < s.Within {
 			s.Within = t.Within
 		}
+		if s.Scans() && !whole {
+			s.Within = alwaysBeyond
+		}
 	}
-	s.EF, s.StopRatio, s.nodes = first.EF, first.StopRatio, max(s.nodes, t.nodes)
-	if s.StopRatio == 0 {
-		s.nodes = float64(s.EF)
+	s.EF, s.StopRatio, s.nodes = first.EF, first.StopRatio, nodes
+	if s.StopRatio == 0 && !whole {
+		s.nodes = max(s.nodes, float64(s.EF))
 	}
 	if s.measured != nil && t.measured != nil {
 		s.measured = s.measured.worse(t.measured)

@@ -90,7 +90,8 @@ func (s Setting) stage() Stage { return Stage{EF: s.EF, StopRatio: s.StopRatio} 
 
 // String returns the setting as "ef 20, stop ratio 1.08", or as "ef 20, stop ratio 1.08 (far from
 // all rows: ef 100, stop ratio 1.12)", or "(far from all rows, or between groups: ...)", or as "ef
-// 200, stop ratio 1.03 or 1.27 of the 10th row", or as "a scan of sketches, 2 deviations".
+// 200, stop ratio 1.03 or 1.27 of the 10th row", or as "a scan of sketches, 2 deviations", or as
+// "ef 20, then a scan of sketches, 2 deviations".
 func (s Setting) String() string {
 	switch {
 	case s.FewRatio > 0:
@@ -99,6 +100,8 @@ func (s Setting) String() string {
 		return s.stage().String()
 	case s.Scans():
 		return s.Beyond.String()
+	case s.Within == alwaysBeyond && s.Beyond.EF == 0:
+		return Stage{s.EF, s.StopRatio, s.Beyond.Deviations}.String()
 	case s.Spread == 0:
 		return fmt.Sprintf("%v (far from all rows: %v)", s.stage(), s.Beyond)
 	}

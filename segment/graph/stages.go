@@ -35,6 +35,9 @@ const (
 
 	// nobody is a bound on the distance with which every search has both stages.
 	nobody = math.SmallestNonzeroFloat32
+
+	// alwaysBeyond is another one, of searches that are no whole scans: see Setting.Scans.
+	alwaysBeyond = 2 * nobody
 )
 
 // A spreadBuffer is memory of Query.spread.

@@ -2,6 +2,7 @@ package graph
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"reflect"
@@ -233,5 +234,49 @@ func TestStagedLevels(t *testing.T) {
 	}
 	if len(staged) < 3 || bounded == 0 {
 		t.Errorf("levels by the second stage: %v; with a bound on the spread: %d", staged, bounded)
+	}
+}
+
+// TestScanBesideWalk: where one column of the calibration has a whole scan and the other one a
+// walk, a setting for both walks as far, scans, and costs as much as both.
+func TestScanBesideWalk(t *testing.T) {
+	const rows, k = 3000, 10
+	d, queries := make1("normal", 24, rows, 1)
+	for _, layout := range []uint32{plain, quick} {
+		g := d.graph(t, fileformat.L2, Options{layout: layout, quiet: true})
+		walk := level{ef: 200, stopRatio: 1.5, recall: 0.99, nodes: 150, usual: 150}
+		staged := level{ef: 200, stopRatio: 1.5, recall: 0.99, nodes: 150, usual: 150, within: 1,
+			beyond: Stage{Deviations: 2}}
+		scan := level{ef: firstEF, recall: 0.99, nodes: 90, usual: 90, within: nobody, beyond: Stage{Deviations: 1}}
+		for _, c := range []struct {
+			name       string
+			one, ten   level
+			deviations float32
+			whole      bool
+		}{
+			{"walk, scan", walk, scan, 1, false},
+			{"scan, walk", scan, walk, 1, false},
+			{"two stages, scan", staged, scan, 2, false},
+			{"scan, two stages", scan, staged, 2, false},
+			{"scan, scan", scan, scan, 1, true},
+		} {
+			g.setLevels(0, []level{c.one})
+			g.setLevels(1, []level{c.ten})
+			s, ok := g.SettingUpTo(0.99, k, false)
+			_, stats, err := g.Query(queries[0]).Find(k, s, nil, new(Buffer))
+			if !ok || err != nil {
+				t.Fatalf("layout %d, %s: %v, %v, %v", layout, c.name, s, ok, err)
+			}
+			name, nodes, least := fmt.Sprintf("a scan of sketches, %g deviations", c.deviations), 90.0, 1
+			if !c.whole {
+				name, nodes, least = "ef 200, stop ratio 1.5, then "+name, 240, 50
+			}
+			if s.String() != name || s.Scans() != c.whole || s.usual() != nodes || s.Beyond.Deviations != c.deviations {
+				t.Errorf("layout %d, %s: %v with %g nodes, want %s with %g", layout, c.name, s, s.usual(), name, nodes)
+			}
+			if stats.Sketched != rows || stats.Expanded < least {
+				t.Errorf("layout %d, %s: %+v", layout, c.name, stats)
+			}
+		}
 	}
 }
