@@ -111,7 +111,9 @@ func (s Setting) String() string {
 // Times returns a setting for searches that go n times as far.
 func (s Setting) Times(n float64) Setting {
 	s.measured = nil
-	s.nodes *= n
+	if !s.Scans() { // which looks at all rows anyway; with more deviations hardly more of them pass
+		s.nodes *= n
+	}
 	first := s.stage().times(n)
 	s.EF, s.StopRatio = first.EF, first.StopRatio
 	if s.FewRatio > 0 {

@@ -280,3 +280,27 @@ func TestScanBesideWalk(t *testing.T) {
 		}
 	}
 }
+
+// TestTimesOfScan: a whole scan with more deviations looks at the same rows, so it costs about as
+// much, with a filter and without. A walk costs more.
+func TestTimesOfScan(t *testing.T) {
+	const rows, k = 3000, 10
+	d, _ := make1("normal", 24, rows, 0)
+	g := d.graph(t, fileformat.L2, Options{quiet: true})
+	scan := level{ef: firstEF, recall: 0.99, usual: 300, within: nobody, beyond: Stage{Deviations: 1}}
+	walk := level{ef: 300, recall: 0.99, usual: 300}
+	for _, allowed := range []int{rows, rows / 2, rows / 50} {
+		cost := func(l level, times float64) float64 {
+			return g.Cost(l.setting(k, 1).Times(times), k, allowed, allowed < rows)
+		}
+		if one, two := cost(scan, 1), cost(scan, 2); two > 1.1*one {
+			t.Errorf("%d allowed: %g, and %g with twice the deviations", allowed, one, two)
+		}
+		if one, two := cost(walk, 1), cost(walk, 2); allowed == rows && two < 1.1*one {
+			t.Errorf("a walk costs %g, and %g if it goes twice as far", one, two)
+		}
+	}
+	if s := scan.setting(k, 1).Times(2); !s.Scans() || s.Beyond.Deviations != 2 {
+		t.Errorf("%v", s)
+	}
+}
