@@ -16,9 +16,9 @@ const (
 // memory delivers later. halved says that nibbles are read first.
 func RowPrice(dim int, halved bool) (each, alone float64) {
 	d := float64(dim)
-	each, alone = 10+d, 400+1.3*d
+	each, alone = 10+d, 400+float64(1.3*d)
 	if halved {
-		each = 10 + 0.75*d // the codes of rows that nibbles do not rule out, too
+		each = 10 + float64(0.75*d) // the codes of rows that nibbles do not rule out, too
 	}
 	return each, alone
 }

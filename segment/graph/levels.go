@@ -187,5 +187,5 @@ func (b *builder) worth(l *level, column int) bool {
 // scanPrice returns the price of a scan of the codes for k rows.
 func (g *Graph) scanPrice(k int) float64 {
 	each, _ := codes.RowPrice(g.Dim(), true)
-	return each*float64(g.Len()) + codes.BestPrice(g.Len(), k, g.Dim())
+	return float64(each*float64(g.Len())) + codes.BestPrice(g.Len(), k, g.Dim())
 }

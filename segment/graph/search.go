@@ -85,18 +85,19 @@ func (q *Query) Heed(ctx context.Context) { q.ctx = ctx }
 // an unbounded heap instead of a pool. So does a search for many rows: it expands each of them and
 // inserts them into a long beam, but has visited most of their neighbours before, so that distances
 // tell little. In the quick layout few neighbours of a node become candidates, and all are
-// estimated.
+// estimated. Prices decide about levels, which are the same on every machine: so products are
+// rounded, because some processors would fuse them with a sum.
 func (g *Graph) Price(estimated float64, k int, filtered bool) float64 {
 	dim, rows := float64(g.Dim()), float64(k)
 	each, expansion := 900+3*dim, min(beamPrice*rows, wideBeamPrice)
 	switch {
 	case g.Quick():
-		each, expansion = 900+0.9*dim, 0
+		each, expansion = 900+float64(0.9*dim), 0
 	case filtered:
 		each = 1800 + 3*dim
 	}
 	scored := 10 + 1.5*rows // about
-	return estimated*each + rows*expansion + scored*codes.VectorPrice*dim
+	return float64(estimated*each) + float64(rows*expansion) + float64(scored*codes.VectorPrice*dim)
 }
 
 // Prices of an expansion in the plain layout, beside the distances.
