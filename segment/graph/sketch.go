@@ -29,7 +29,7 @@ const (
 	counted     = 64  // blocks that tell how many rows pass
 	walkBefore  = 20  // beam width of the walk before a scan under a filter,
 	mostWalked  = 4   // which keeps this many times the rows that will be scored
-	fewer       = 3   // times fewer of these are allowed than of all rows where the filter excludes what is near
+	fewer       = 3   // no scan follows if this many times fewer of these are allowed than of all rows
 	mostAgain   = 500 // results up to which a scan is repeated for more
 )
 

@@ -128,15 +128,15 @@ func (s *synthesizer) query(k kind, i int) ([]float32, error) {
 	case single:
 		return s.axis()
 	case midpoints:
-		return s.between(crowdedHalf, crowdedHalf, 0.5)
+		return s.between(s.places, crowdedHalf, crowdedHalf, 0.5)
 	case lonelyMidpoints:
-		return s.between(lonelyHalf, lonelyHalf, 0.5)
+		return s.between(s.places, lonelyHalf, lonelyHalf, 0.5)
 	case mixedMidpoints:
-		return s.between(mostCrowded, loneliest, 0.5)
+		return s.between(s.places, mostCrowded, loneliest, 0.5)
 	case nearCrowded:
-		return s.between(mostCrowded, loneliest, 1./3)
+		return s.between(s.places, mostCrowded, loneliest, 1./3)
 	case nearLonely:
-		return s.between(loneliest, mostCrowded, 1./3)
+		return s.between(s.places, loneliest, mostCrowded, 1./3)
 	case central:
 		return s.mean(30)
 	case nearby:
@@ -146,15 +146,15 @@ func (s *synthesizer) query(k kind, i int) ([]float32, error) {
 	case meansPopulous:
 		return s.inside(s.populous, first, 4)
 	case betweenPopulous:
-		return s.betweenPlaces(s.populous, first, first, 0.5)
+		return s.between(s.populous, first, first, 0.5)
 	case nearPopulous:
-		return s.betweenPlaces(s.populous, first, all, 1./3)
+		return s.between(s.populous, first, all, 1./3)
 	case insideLonely:
 		return s.inside(s.places, last, 1)
 	case meansLonely:
 		return s.inside(s.places, last, 4)
 	case betweenTight:
-		return s.betweenPlaces(s.places, first, first, 0.5)
+		return s.between(s.places, first, first, 0.5)
 	case anywhere:
 		return s.direction()
 	default:
@@ -259,15 +259,9 @@ func (s *synthesizer) among(places []place, t stretch) *place {
 	return &places[first+s.rng.IntN(max(1, int(t.to*n)-first))]
 }
 
-// between returns a point between rows of two stretches of the places, at a share of the way from
-// the first.
-func (s *synthesizer) between(from, to stretch, share float64) ([]float32, error) {
-	return s.betweenPlaces(s.places, from, to, share)
-}
-
-// betweenPlaces is between with an order of the places. It tries a few times to find two rows: a
-// row itself is no query between rows.
-func (s *synthesizer) betweenPlaces(places []place, from, to stretch, share float64) ([]float32, error) {
+// between returns a point between rows of two stretches of places, at a share of the way from the
+// first. It tries a few times to find two rows: a row itself is no query between rows.
+func (s *synthesizer) between(places []place, from, to stretch, share float64) ([]float32, error) {
 	first, second := s.among(places, from), s.among(places, to)
 	for tries := 0; first == second && tries < 4; tries++ {
 		second = s.among(places, to)
