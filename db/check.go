@@ -104,7 +104,7 @@ func CheckFiles(ctx context.Context, dir string, level CheckLevel) (*CheckReport
 	}
 	version := (*engine.VersionError)(nil) // a file of it is missing
 	_, stranger := errors.AsType[*vfs.NotRegularError](err)
-	if !errors.Is(err, ErrCorrupt) && !stranger && !(errors.As(err, &version) && errors.Is(err, ErrNotFound)) {
+	if !fsck.Damaged(err) && !stranger && !(errors.As(err, &version) && errors.Is(err, ErrNotFound)) {
 		return nil, err
 	}
 	found, err := fsck.CheckFiles(ctx, dir, err)
@@ -155,8 +155,9 @@ func (l Lost) String() string {
 // Repair copies everything that is provably intact from the damaged database in src to a
 // new database in dst, a directory that must be empty or not exist, and not lie in src. It
 // becomes a database with the last step. src is not changed. Where pages of meta.bolt are
-// damaged, Repair looks for records in all of its pages. An error means that the repair could
-// not be done; nothing is in dst then. The report lists lost data, by id where the id is known.
+// damaged, or the disk cannot read them, Repair looks for records in all of its pages. An error
+// means that the repair could not be done; nothing is in dst then. The report lists lost data, by
+// id where the id is known.
 //
 // In a published folder, Repair saves the newest version whose meta.bolt opens. If no meta.bolt
 // does, it takes the newest version and looks for records in its pages. The report lists the

@@ -73,6 +73,20 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("page %d, offset %d: %s", e.Page, e.Offset, e.Msg)
 }
 
+// ReadError is the error of a reader, such as of a disk with a bad sector.
+type ReadError struct {
+	Offset int64 // of the bytes that were asked for, in the file
+	Err    error
+}
+
+// Error returns the page, the offset and the cause.
+func (e *ReadError) Error() string {
+	return fmt.Sprintf("read page %d at offset %d: %v", e.Offset/PageSize, e.Offset, e.Err)
+}
+
+// Unwrap returns Err.
+func (e *ReadError) Unwrap() error { return e.Err }
+
 // Root is the content of a meta page.
 type Root struct {
 	TxID     uint64 // of the commit that wrote it
@@ -211,7 +225,7 @@ func (c *checker) readInto(b []byte, off int64) error {
 	case errors.Is(err, io.EOF):
 		return &Error{uint64(off / PageSize), off, "the file ends here"}
 	}
-	return fmt.Errorf("read page %d at offset %d: %w", off/PageSize, off, err)
+	return &ReadError{off, err}
 }
 
 // claim marks n pages as referenced, and fails if any of them was marked before.

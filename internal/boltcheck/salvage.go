@@ -22,13 +22,15 @@ const (
 // anywhere: first the Reached elements, then the Unreached, then the Freed. If the tree of the root
 // in force is intact, it stops after Reached. bucket is the name of the bucket in the root on the
 // path to the element, nil if there is no path. Elements are not verified; the caller must do that,
-// and may not keep them. An error of fn ends the salvage. bad are the damaged places; listed
-// reports that the freelist was readable, so that no Unreached element is outdated. Memory is two
-// bits per page plus the largest value; time grows with the size of the file.
+// and may not keep them. A page that r cannot read is damaged, and reads as zeros. An error of fn
+// ends the salvage. bad are the damaged places; listed reports that the freelist was readable, so
+// that no Unreached element is outdated. Memory is two bits per page plus the largest value; time
+// grows with the size of the file.
 func Salvage(r io.ReaderAt, size int64,
 	fn func(from Origin, bucket, key, value []byte) error) (bad []*Error, listed bool, err error) {
 	pages := uint64(max(size, 0)) / PageSize
-	s := &salvager{checker: checker{r: r, pages: pages, seen: make([]uint64, pages/64+1)}, fn: fn}
+	s := &salvager{checker: checker{pages: pages, seen: make([]uint64, pages/64+1)}, fn: fn, unread: map[uint64]bool{}}
+	s.r = &patched{r, s}
 	s.seen[0] = 3
 	var free []uint64
 	if root, ok := s.root(); ok {
@@ -63,6 +65,44 @@ type salvager struct {
 	from Origin
 	bad  []*Error
 	err  error // returned by fn
+
+	unread map[uint64]bool // pages that the disk cannot read, as far as they were asked for
+}
+
+// patched reads zeros in place of pages that cannot be read. So a bad sector costs the elements in
+// its page, and no others of a node or a value that is read at once.
+type patched struct {
+	r io.ReaderAt
+	s *salvager
+}
+
+func (p *patched) ReadAt(b []byte, off int64) (n int, err error) {
+	if n, err = p.r.ReadAt(b, off); err == nil || errors.Is(err, io.EOF) {
+		return n, err
+	}
+	for n = 0; n < len(b); {
+		at := off + int64(n)
+		part := b[n:min(len(b), n+PageSize-int(at%PageSize))]
+		got, err := p.r.ReadAt(part, at)
+		switch {
+		case got == len(part):
+		case errors.Is(err, io.EOF):
+			return n + got, err
+		default:
+			clear(part)
+			p.s.lose(uint64(at/PageSize), err)
+		}
+		n += len(part)
+	}
+	return n, nil
+}
+
+// lose notes a page that cannot be read, once.
+func (s *salvager) lose(page uint64, err error) {
+	if !s.unread[page] {
+		s.note(page, &Error{page, int64(page) * PageSize, "cannot be read: " + err.Error()})
+		s.unread[page] = true
+	}
 }
 
 const maxBad = 1000 // limits the damaged places reported
@@ -70,9 +110,9 @@ const maxBad = 1000 // limits the damaged places reported
 func (s *salvager) note(page uint64, err error) {
 	var e *Error
 	if !errors.As(err, &e) {
-		e = &Error{page, int64(page) * PageSize, err.Error()} // the disk cannot read it
+		e = &Error{page, int64(page) * PageSize, err.Error()} // of the freelist, which is read without patches
 	}
-	if len(s.bad) < maxBad {
+	if !s.unread[e.Page] && len(s.bad) < maxBad { // the zeros in place of an unread page tell nothing more
 		s.bad = append(s.bad, e)
 	}
 }
@@ -96,8 +136,8 @@ func (s *salvager) root() (newest Root, ok bool) {
 
 // tree salvages all pages reachable from a page.
 func (s *salvager) tree(page uint64, bucket []byte, depth int, top bool) {
-	if s.err != nil {
-		return
+	if s.err != nil || s.from != Reached && page < s.pages && s.seen[page/64]>>(page%64)&1 != 0 {
+		return // an outdated page may refer to pages in use
 	}
 	n, err := s.open(page, nil)
 	switch {

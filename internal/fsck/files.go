@@ -65,7 +65,7 @@ func (x *fileChecker) gap(g wal.Gap) {
 }
 
 func (x *fileChecker) run(dir string, why error) error {
-	found, err := look(dir)
+	found, err := look(dir, nil)
 	if unusable := (*engine.VersionError)(nil); errors.As(err, &unusable) {
 		x.note(err)
 		return nil // no version of the folder can be examined

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/vecbolt/vecbolt/internal/boltcheck"
 	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/manifest"
@@ -30,10 +31,17 @@ type place struct {
 // lenient has every page verified first: bbolt trusts the pages that it reads.
 var lenient = meta.Options{ReadOnly: true, Verify: true, Lenient: true}
 
+// Damaged reports whether a database does not open with err because of the bytes of its files: they
+// are wrong, or the disk cannot read a page of meta.bolt.
+func Damaged(err error) bool {
+	unread := (*boltcheck.ReadError)(nil)
+	return errors.Is(err, fileformat.ErrCorrupt) || errors.As(err, &unread)
+}
+
 // look opens the directory of a database that no process writes, and keeps writers out until close
-// is called, or a published folder, whose files nobody changes.
-func look(dir string) (*place, error) {
-	root, err := vfs.Open(dir, nil)
+// is called, or a published folder, whose files nobody changes. hook may be nil.
+func look(dir string, hook vfs.Hook) (*place, error) {
+	root, err := vfs.Open(dir, hook)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +94,7 @@ func newest(root *vfs.FS, numbers []uint64) (*place, error) {
 		}
 		p.why = engine.NewVersionError(m, p.why)
 		rejected = append(rejected, p.why)
-		if wreck == nil && errors.Is(p.why, fileformat.ErrCorrupt) {
+		if wreck == nil && Damaged(p.why) {
 			wreck = p
 		}
 	}

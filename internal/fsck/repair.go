@@ -22,10 +22,11 @@ import (
 
 // Repair copies everything that is provably intact from the damaged database in src to a new
 // database in dst, which must be empty or not exist, and which is opened with opts. It becomes a
-// database with the last step. src is not changed. Where pages of meta.bolt are damaged, Repair
-// looks for records in all of its pages. Of a published folder, it saves the newest version whose
-// meta.bolt opens or, if no meta.bolt does, the newest that has one. An error means that the repair
-// could not be done; nothing is in dst then, and directories that were made for it are removed.
+// database with the last step. src is not changed. Where pages of meta.bolt are damaged, or the
+// disk cannot read them, Repair looks for records in all of its pages. Of a published folder, it
+// saves the newest version whose meta.bolt opens or, if no meta.bolt does, the newest that has one.
+// An error means that the repair could not be done; nothing is in dst then, and directories that
+// were made for it are removed.
 func Repair(ctx context.Context, src, dst string, opts engine.Options) (*RepairReport, error) {
 	r := &repairer{ctx: ctx, report: &RepairReport{Lost: []Lost{}, Problems: []Problem{}}}
 	return r.report, r.run(src, dst, opts)
@@ -35,6 +36,7 @@ func Repair(ctx context.Context, src, dst string, opts engine.Options) (*RepairR
 type repairer struct {
 	ctx    context.Context
 	report *RepairReport
+	hook   vfs.Hook // of the damaged database, in tests
 	*place
 	wreck *meta.Wreck // store is rebuilt from it; nil: store is the database's own
 	state meta.State
@@ -46,7 +48,7 @@ type repairer struct {
 }
 
 func (r *repairer) run(src, dst string, opts engine.Options) (err error) {
-	if r.place, err = look(src); err != nil {
+	if r.place, err = look(src, r.hook); err != nil {
 		if unusable := (*engine.VersionError)(nil); errors.As(err, &unusable) {
 			err = fmt.Errorf("%w; no version tells which files belong together: publish the database again, "+
 				"or copy the folder anew", err)
@@ -75,7 +77,7 @@ func (r *repairer) run(src, dst string, opts engine.Options) (err error) {
 	}
 	var wreck *meta.Wreck
 	switch err = r.why; {
-	case errors.Is(err, fileformat.ErrCorrupt):
+	case Damaged(err):
 		wreck, err = meta.Examine(r.fs, engine.MetaName)
 	case errors.Is(err, fs.ErrNotExist):
 		err = cmp.Or(engine.RootLost(r.fs), fmt.Errorf("%w: %s is not there", engine.ErrNotFound, engine.MetaName))

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"strings"
 
+	"github.com/vecbolt/vecbolt/internal/boltcheck"
 	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/vfs"
@@ -104,6 +105,7 @@ func problemOf(err error) Problem {
 		corrupt *fileformat.CorruptError
 		version *engine.VersionError
 		other   *vfs.NotRegularError
+		unread  *boltcheck.ReadError
 		at      *fs.PathError
 	)
 	p := Problem{File: engine.MetaName, Offset: -1, Detail: err.Error()}
@@ -114,6 +116,8 @@ func problemOf(err error) Problem {
 		p = Problem{File: corrupt.File, Offset: corrupt.Offset, Detail: corrupt.Err.Error()}
 	} else if errors.As(err, &other) {
 		p.File, p.Detail = other.Name, other.Reason()
+	} else if errors.As(err, &unread) {
+		p.Offset = unread.Offset
 	} else if errors.As(err, &at) && fs.ValidPath(at.Path) {
 		p.File = at.Path
 	}

@@ -76,7 +76,7 @@ var imports = map[string][]string{
 		"internal/vfs", "segment/codes", "segment/graph", "simd"},
 	"internal/match": {"filter", "internal/bitset", "internal/document", "internal/engine", "internal/fileformat", "internal/meta",
 		"segment/terms", "text"},
-	"internal/fsck": {"filter", "internal/bitset", "internal/blocks", "internal/document", "internal/engine", "internal/fileformat",
+	"internal/fsck": {"filter", "internal/bitset", "internal/blocks", "internal/boltcheck", "internal/document", "internal/engine", "internal/fileformat",
 		"internal/manifest", "internal/match", "internal/meta", "internal/vfs", "segment", "segment/columns", "segment/terms", "wal"},
 	"internal/share": {"internal/codec", "internal/document", "internal/engine", "internal/fileformat", "internal/meta",
 		"internal/vfs", "wal", "golang.org/x/sys/unix"},

@@ -83,7 +83,7 @@ func readError(name string, page uint64, err error) error {
 	if errors.Is(err, io.EOF) {
 		return &fileformat.CorruptError{File: name, Offset: int64(page) * boltcheck.PageSize, Err: io.ErrUnexpectedEOF}
 	}
-	return fmt.Errorf("meta: read %s at offset %d: %w", name, page*boltcheck.PageSize, err)
+	return fmt.Errorf("meta: %s: %w", name, &boltcheck.ReadError{Offset: int64(page) * boltcheck.PageSize, Err: err})
 }
 
 // decodeSums returns the checksums in b and the identity of their database. They must match the
