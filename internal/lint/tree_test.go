@@ -36,6 +36,17 @@ func gitFiles(t *testing.T, args ...string) []string {
 	})
 }
 
+// A misspelt target of .ci/fuzz is an error: go test passes if no target has the name.
+func TestFuzzKnowsItsTargets(t *testing.T) {
+	if _, err := exec.LookPath("bash"); err != nil {
+		t.Skip(err)
+	}
+	out, err := exec.CommandContext(t.Context(), "bash", filepath.Join(root, ".ci", "fuzz"), "1s", "FuzzNothing").CombinedOutput()
+	if err == nil || string(out) != "no fuzz target is called FuzzNothing\n" {
+		t.Errorf("%q, %v", out, err)
+	}
+}
+
 // maxFile is the most bytes of a file that is no test data; large are those that
 // may have more.
 const maxFile = 1 << 20
