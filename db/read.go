@@ -64,10 +64,10 @@ func (c *Collection) search(ctx context.Context, queries []Query, results []*Res
 // again the fusion of complete lists: see Fusion. If all queries want an exact answer,
 // the lists are extended until it is exact.
 //
-// weights has one weight for each query, from 0 to 1e6; without any, all are 1. There must be a
-// query, and none may have Group or MMR. K, Offset, Select and Snippet of the first query apply. A
-// snippet answers the text that ranks the hit best. Result.Matched counts the matches of the query
-// that has most.
+// weights has one weight for each query, from 0 to 1e6 and not all 0; without any, all are 1. There
+// must be a query, and none may have Group or MMR. K, Offset, Select and Snippet of the first query
+// apply. A snippet answers the text that ranks the hit best. Result.Matched counts the matches of
+// the query that has most.
 func (c *Collection) SearchFused(ctx context.Context, queries []Query, weights ...float64) (*Result, error) {
 	ver, v, done, err := c.begin(ctx, "search")
 	if err != nil {

@@ -134,6 +134,7 @@ func TestRefused(t *testing.T) {
 		"fusion of nothing":           {fused(nil), ErrInvalid, "0 queries"},
 		"weights":                     {fused([]float64{1}, Query{Near: Vector(vec), K: 1}, Query{Text: "a", K: 1}), ErrInvalid, "2 queries with 1 weights"},
 		"weight that is none":         {fused([]float64{-1}, Query{Near: Vector(vec), K: 1}), ErrInvalid, "weight of query 0 is -1"},
+		"weights that are 0":          {fused([]float64{0, 0}, Query{Near: Vector(vec), K: 1}, Query{Text: "a", K: 1}), ErrInvalid, "the weights of all queries are 0"},
 		"fusion of groups":            {fused(nil, Query{Near: Vector(vec), K: 1}, Query{Near: Vector(vec), K: 1, Group: &Group{Field: "x"}}), ErrInvalid, "query 1: fused queries have no groups"},
 		"unknown fusion":              {fused(nil, Query{Near: Vector(vec), K: 1, Fusion: Fusion{Method: 9}}), ErrInvalid, "query 0"},
 		"bad query of a fusion":       {fused(nil, Query{Near: Vector(vec), K: 1}, Query{Near: Vector{1}, K: 1}), ErrDimensionMismatch, "query 1"},

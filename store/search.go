@@ -304,6 +304,12 @@ func (s *Adapter) SearchFused(ctx context.Context, queries []db.Query, weights .
 	if len(queries) == 0 || len(weights) > 0 && len(weights) != len(queries) {
 		return nil, invalidf("%d queries with %d weights", len(queries), len(weights))
 	}
+	if len(weights) == 0 {
+		weights = slices.Repeat([]float64{1}, len(queries))
+	}
+	if err := fusion.CheckWeights(weights); err != nil {
+		return nil, invalidf("%v", err)
+	}
 	first := queries[0]
 	limit, err := limitOf(&first)
 	if err != nil {
@@ -326,13 +332,7 @@ func (s *Adapter) SearchFused(ctx context.Context, queries []db.Query, weights .
 		if err != nil {
 			return nil, fmt.Errorf("search %q: query %d: %w", s.c.Name(), i, err)
 		}
-		weight := 1.0
-		if len(weights) > 0 {
-			if weight = weights[i]; !(weight >= 0 && weight <= fusion.MaxWeight) {
-				return nil, invalidf("weight of query %d is %v", i, weight)
-			}
-		}
-		in.Lists = append(in.Lists, fusion.List[string]{Weight: weight})
+		in.Lists = append(in.Lists, fusion.List[string]{Weight: weights[i]})
 		lists, names = append(lists, list), append(names, strconv.Itoa(i))
 	}
 	hits, err := fuse(lists, names, in)

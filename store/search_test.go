@@ -139,6 +139,11 @@ func TestSearcherRefuses(t *testing.T) {
 	if _, err := s.SearchFused(ctx, []db.Query{{Near: db.Vector(v)}}, 1, 2); !errors.Is(err, db.ErrInvalid) {
 		t.Error(err)
 	}
+	for _, weight := range []float64{0, -1, math.NaN(), 2e6} {
+		if _, err := s.SearchFused(ctx, []db.Query{{Near: db.Vector(v)}}, weight); !errors.Is(err, db.ErrInvalid) {
+			t.Errorf("weight %v: %v", weight, err)
+		}
+	}
 	for _, q := range []db.Query{{K: -1}, {K: -1, Offset: 2}, {K: math.MaxInt, Offset: math.MaxInt}, {Offset: -1}, {K: store.MaxK + 1}} {
 		q.Near = db.Vector(v)
 		if _, err := s.SearchFused(ctx, []db.Query{q}); !errors.Is(err, db.ErrInvalid) {

@@ -2,6 +2,7 @@ package fusion
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
 )
@@ -58,6 +59,21 @@ func (r Rules) Check() error {
 
 // MaxWeight is the largest weight of a list, and the largest C.
 const MaxWeight = 1e6
+
+// CheckWeights returns an error that describes what is wrong with the weights of several queries.
+func CheckWeights(weights []float64) error {
+	most := 0.0
+	for i, w := range weights {
+		if !(w >= 0 && w <= MaxWeight) {
+			return fmt.Errorf("weight of query %d is %v, not between 0 and 1e6", i, w)
+		}
+		most = max(most, w)
+	}
+	if most == 0 { // every document would have the same score
+		return errors.New("the weights of all queries are 0, but one must be more; without weights, all are 1")
+	}
+	return nil
+}
 
 // WithDefaults returns r with its zero values replaced by the defaults for need wanted hits.
 func (r Rules) WithDefaults(need int) Rules {

@@ -91,6 +91,9 @@ func (s *search) newForms(queries []Query, weights []float64) (*forms, error) {
 	if len(weights) == 0 {
 		f.weights = slices.Repeat([]float64{1}, len(queries))
 	}
+	if err := fusion.CheckWeights(f.weights); err != nil {
+		return nil, document.Invalidf("%v", err)
+	}
 	for i := range f.own {
 		q := &f.own[i]
 		if err := q.check(s.view.Def); err != nil {
@@ -101,9 +104,6 @@ func (s *search) newForms(queries []Query, weights []float64) (*forms, error) {
 		}
 		q.K, q.Offset = max(queries[0].limit(), cmp.Or(q.Fusion.Depth, fusion.RRFDepth)), 0
 		f.exact = f.exact && q.Accuracy.Exact()
-		if w := f.weights[i]; !(w >= 0 && w <= fusion.MaxWeight) {
-			return nil, document.Invalidf("weight of query %d is %v", i, w)
-		}
 	}
 	return f, nil
 }

@@ -87,6 +87,9 @@ func (w *weights) UnmarshalText(b []byte) error {
 	if !ok || errs[0] != nil || errs[1] != nil {
 		return fmt.Errorf("weights %q: not two numbers with a comma between", b)
 	}
+	if w.vector == 0 && w.text == 0 {
+		return fmt.Errorf("weights %q: both are 0, but one must be more", b)
+	}
 	return nil
 }
 
