@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -229,6 +230,9 @@ type where struct{ filter.Expr }
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (w *where) UnmarshalText(b []byte) error {
 	e, err := filter.Parse(b)
+	if text := bytes.TrimSpace(b); err != nil && len(text) > 0 && text[0] != '{' { // perhaps SQL
+		err = errors.New(`not a JSON object, such as {"lang":"go","year":{"$gte":2020}}`)
+	}
 	if err != nil {
 		return fmt.Errorf("condition %s: %w", b, err)
 	}

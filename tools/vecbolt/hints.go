@@ -65,6 +65,9 @@ func hints(line *kong.Context, err error) (all []string) {
 	if is(db.ErrNotFound) && is(fs.ErrNotExist) && database != "" && missing(database) { // not a target
 		all = append(all, fmt.Sprintf("%q and %q create a database%s", command("import", "COLLECTION", "FILE"),
 			command("put", "COLLECTION"), errtext.Instead(filepath.Base(database), databases(filepath.Dir(database)))))
+	} else if is(db.ErrNotFound) && database != "" && lost(database) {
+		all = append(all, fmt.Sprintf("%s holds no database%s", quote(database),
+			errtext.Instead(filepath.Base(database), databases(filepath.Dir(database)))))
 	}
 	if is(knowledge.ErrNotFound) && base != "" {
 		all = append(all, fmt.Sprintf("\"vecbolt rag learn %s --path FILES\" makes the base", quote(base)))
