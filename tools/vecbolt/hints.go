@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/alecthomas/kong"
+	"github.com/dustin/go-humanize"
 
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/internal/errtext"
@@ -69,6 +70,13 @@ func hints(line *kong.Context, err error) (all []string) {
 		all = append(all, fmt.Sprintf("%s holds no database%s", quote(database),
 			errtext.Instead(filepath.Base(database), databases(filepath.Dir(database)))))
 	}
+	if is(db.ErrNoSpace) && database != "" && !elsewhere.MatchString(line.Command()) {
+		if log := logSize(database); log > 0 { // opening to write moves it into other files first
+			all = append(all, fmt.Sprintf("nothing is lost and reading goes on; make room on the disk of %s, mostly no more than "+
+				"the %s of its log, and run this again, or continue on another disk with what %q copies",
+				quote(database), humanize.IBytes(uint64(log)), command("backup", "DIR")))
+		}
+	}
 	if is(knowledge.ErrNotFound) && base != "" {
 		all = append(all, fmt.Sprintf("\"vecbolt rag learn %s --path FILES\" makes the base", quote(base)))
 	}
@@ -76,6 +84,23 @@ func hints(line *kong.Context, err error) (all []string) {
 		all = append(all, `"vecbolt model add" stores a model`)
 	}
 	return all
+}
+
+// elsewhere matches commands that write to another directory, whose disk may be the full one.
+var elsewhere = regexp.MustCompile("^(backup|export|migrate|publish|repair) ")
+
+// logSize returns the bytes of the log of a database.
+func logSize(dir string) (n int64) {
+	entries, err := os.ReadDir(filepath.Join(dir, "wal"))
+	if err != nil {
+		return 0 // the hint does without
+	}
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil {
+			n += info.Size()
+		}
+	}
+	return n
 }
 
 // inWorkspace adds the workspace of this command to the commands that a message names: without it
