@@ -221,7 +221,7 @@ func BenchmarkScanSketches(b *testing.B) {
 				var times, read [2]float64
 				q := g.Query(d.row(0))
 				for i, deviations := range []float32{0.5, 4} {
-					s := Setting{EF: k, Within: nobody, Beyond: Stage{Deviations: deviations}}
+					s := Setting{EF: k, Within: alwaysBeyond, Beyond: Stage{Deviations: deviations}}
 					times[i] = least(func() {
 						_, stats, err := q.Find(k, s, nil, &buf)
 						if err != nil {

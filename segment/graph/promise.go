@@ -102,7 +102,7 @@ func (s Setting) and(t Setting) Setting {
 			s.Within = t.Within
 		}
 		if s.Scans() && !whole {
-			s.Within = alwaysBeyond
+			s.Within = walkThenScan
 		}
 	}
 	s.EF, s.StopRatio, s.nodes = first.EF, first.StopRatio, nodes

@@ -82,7 +82,7 @@ func (s Stage) times(n float64) Stage {
 
 // Scans reports whether searches with s scan all sketches, whatever their first stage finds.
 func (s Setting) Scans() bool {
-	return s.Within == nobody && s.Beyond.EF == 0 && s.Beyond.Deviations > 0
+	return s.Within == alwaysBeyond && s.Beyond.EF == 0 && s.Beyond.Deviations > 0
 }
 
 // stage returns the first stage of a search.
@@ -100,7 +100,7 @@ func (s Setting) String() string {
 		return s.stage().String()
 	case s.Scans():
 		return s.Beyond.String()
-	case s.Within == alwaysBeyond && s.Beyond.EF == 0:
+	case s.Within == walkThenScan && s.Beyond.EF == 0:
 		return Stage{s.EF, s.StopRatio, s.Beyond.Deviations}.String()
 	case s.Spread == 0:
 		return fmt.Sprintf("%v (far from all rows: %v)", s.stage(), s.Beyond)

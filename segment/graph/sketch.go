@@ -494,7 +494,7 @@ func (s *sketchScan) level(trials []trial) level {
 		one.nodes += trials[i].walked
 		sums[trials[i].kind].add(one, 1)
 	}
-	l := level{ef: firstEF, within: nobody, beyond: Stage{Deviations: s.deviations}, measured: measuredOf(&sums)}
+	l := level{ef: firstEF, within: alwaysBeyond, beyond: Stage{Deviations: s.deviations}, measured: measuredOf(&sums)}
 	l.expect(&sums)
 	return l
 }

@@ -38,7 +38,7 @@ func nearestByCodes(q *Query, k int, without uint32, allowed bitset.Set) []uint3
 // rows that a filter allows.
 func TestScanSketches(t *testing.T) {
 	const k, rows = 10, 331 // not a multiple of the rows of a block
-	s := Setting{EF: 1, Within: nobody, Beyond: Stage{Deviations: 1000}}
+	s := Setting{EF: 1, Within: alwaysBeyond, Beyond: Stage{Deviations: 1000}}
 	odd := bitset.New(rows) // of duplicates, perhaps not the first
 	for row := 1; row < rows; row += 2 {
 		odd.Set(row)
@@ -217,7 +217,7 @@ func TestSketchScans(t *testing.T) {
 		last := 0.0
 		for _, scan := range scans {
 			var stated, found [kinds]moments
-			s := Setting{EF: k, Within: nobody, Beyond: Stage{Deviations: scan.deviations}}
+			s := Setting{EF: k, Within: alwaysBeyond, Beyond: Stage{Deviations: scan.deviations}}
 			if err := b.each(len(trials), func(w *workerScratch, i int) error {
 				_, _, err := trials[i].query.Find(k, s, nil, &w.buf)
 				if err != nil {
@@ -310,7 +310,7 @@ func TestSketchesDamaged(t *testing.T) {
 		}
 		g.head.horizons[1] = c.horizon
 		binary.LittleEndian.PutUint32(g.sketchBlocks(1, 2)[4*(60-degree):], math.Float32bits(c.factor))
-		s := Setting{EF: 1, Within: nobody, Beyond: Stage{Deviations: 3}}
+		s := Setting{EF: 1, Within: alwaysBeyond, Beyond: Stage{Deviations: 3}}
 		q := g.Query(queries[0])
 		q.Guard(10, s, 20)
 		_, _, err = q.Find(10, s, c.allowed, new(Buffer))
@@ -331,14 +331,14 @@ func TestNoSketches(t *testing.T) {
 	if rows, _, err := g.Query(queries[0]).Find(10, Setting{EF: 10}, nil, &buf); err != nil || len(rows) < 10 {
 		t.Fatal(rows, err)
 	}
-	for _, within := range []float32{nobody, 1} {
+	for _, within := range []float32{alwaysBeyond, 1} {
 		for _, filter := range []bitset.Set{nil, allowed} {
 			s := Setting{EF: 5, Within: within, Beyond: Stage{Deviations: 3}}
 			rows, stats, err := g.Query(queries[0]).Find(10, s, filter, &buf)
 			if !errors.Is(err, ErrBeyondHorizon) {
 				t.Errorf("within %g, %d allowed: %v", within, filter.Count(), err)
 			}
-			if walks := within != nobody && filter == nil; len(rows) > 0 || (stats != Stats{}) != walks {
+			if walks := within != alwaysBeyond && filter == nil; len(rows) > 0 || (stats != Stats{}) != walks {
 				t.Errorf("within %g, %d allowed: rows %v and %+v, of an earlier search", within, filter.Count(), rows, stats)
 			}
 		}
@@ -349,7 +349,7 @@ func TestNoSketches(t *testing.T) {
 func TestScanCancelled(t *testing.T) {
 	d, queries := make1("normal", 8, 20_000, 1)
 	g := d.graph(t, fileformat.L2, Options{quiet: true})
-	s := Setting{EF: 1, Within: nobody, Beyond: Stage{Deviations: 3}}
+	s := Setting{EF: 1, Within: alwaysBeyond, Beyond: Stage{Deviations: 3}}
 	search := func(looks int) (left int, err error) {
 		ctx := formattest.NewCountdown(t.Context(), looks)
 		q := g.Query(queries[0])

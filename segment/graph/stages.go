@@ -33,11 +33,13 @@ const (
 	mostCost   = 0.7 // most expansions, in parts of the number with one stage
 	mostMissed = 0.1 // most that may be missed, in parts of 1 - recall
 
-	// nobody is a bound on the distance with which every search has both stages.
-	nobody = math.SmallestNonzeroFloat32
+	// alwaysBeyond is a value of Setting.Within that is less than every distance other than 0, so
+	// that all searches have both stages. If the second is a scan of the sketches, the first is
+	// left out: see Setting.Scans.
+	alwaysBeyond = math.SmallestNonzeroFloat32
 
-	// alwaysBeyond is another one, of searches that are no whole scans: see Setting.Scans.
-	alwaysBeyond = 2 * nobody
+	// walkThenScan is such a value too, and keeps the first stage before a scan.
+	walkThenScan = 2 * alwaysBeyond
 )
 
 // A spreadBuffer is memory of Query.spread.
@@ -226,7 +228,7 @@ func (b *builder) stagedFrom(trials []trial, column int, pairs []*pair,
 			all[trials[t].kind].add(far[t], 1)
 		}
 		if p.sketches == nil { // without a bound: see sketchScan.level
-			l := p.level(nobody, 0)
+			l := p.level(alwaysBeyond, 0)
 			if l.expect(&all); wanted(&l, float32(all[likeRows].recall())) {
 				levels = append(levels, l)
 			}

@@ -247,7 +247,7 @@ func TestScanBesideWalk(t *testing.T) {
 		walk := level{ef: 200, stopRatio: 1.5, recall: 0.99, nodes: 150, usual: 150}
 		staged := level{ef: 200, stopRatio: 1.5, recall: 0.99, nodes: 150, usual: 150, within: 1,
 			beyond: Stage{Deviations: 2}}
-		scan := level{ef: firstEF, recall: 0.99, nodes: 90, usual: 90, within: nobody, beyond: Stage{Deviations: 1}}
+		scan := level{ef: firstEF, recall: 0.99, nodes: 90, usual: 90, within: alwaysBeyond, beyond: Stage{Deviations: 1}}
 		for _, c := range []struct {
 			name       string
 			one, ten   level
@@ -287,7 +287,7 @@ func TestTimesOfScan(t *testing.T) {
 	const rows, k = 3000, 10
 	d, _ := make1("normal", 24, rows, 0)
 	g := d.graph(t, fileformat.L2, Options{quiet: true})
-	scan := level{ef: firstEF, recall: 0.99, usual: 300, within: nobody, beyond: Stage{Deviations: 1}}
+	scan := level{ef: firstEF, recall: 0.99, usual: 300, within: alwaysBeyond, beyond: Stage{Deviations: 1}}
 	walk := level{ef: 300, recall: 0.99, usual: 300}
 	for _, allowed := range []int{rows, rows / 2, rows / 50} {
 		cost := func(l level, times float64) float64 {
