@@ -223,7 +223,7 @@ func TestImportsPointDown(t *testing.T) {
 	}
 }
 
-// The rooms below internal are below db: what stands above db stands above it in the tree.
+// TestInternalIsBelowDB: what imports db stands above it in the tree, not below internal.
 func TestInternalIsBelowDB(t *testing.T) {
 	below := []string{"filter", "internal", "segment", "simd", "text", "wal"}
 	for _, f := range files(t) {
