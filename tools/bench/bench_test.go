@@ -65,7 +65,7 @@ func TestGraphIndexes(t *testing.T) {
 				names[variant.name] = true
 			}
 		}
-		if got := large[0]; got.turned == "ef" && got.settings[0] != 100 {
+		if got := large[0]; got.parameter == "ef" && got.settings[0] != 100 {
 			t.Errorf("%s: 100 results with ef %v", peer, got.settings[0])
 		}
 	}

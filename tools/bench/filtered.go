@@ -28,114 +28,175 @@ func filteredFigure(e *env, r *report) error {
 	return e.eachSet(r, e.filteredSet, glove, synth768)
 }
 
+// A filteredFunc answers queries under the filter that a percentage of the rows match.
+type filteredFunc func(q scanRequest, percent float64) (scanResult, error)
+
+// filteredExact is the contestant whose answers are the truth.
+const filteredExact = "vecbolt, exact"
+
+// A filteredComparison asks Vecbolt and its peers on one set.
+type filteredComparison struct {
+	*env
+	set    *vectorSet
+	report *report
+	names  []string // of the contestants, Vecbolt first
+	ask    map[string]filteredFunc
+	efs    map[string][]int // the settings of a peer to choose from
+	ef     map[string]int   // the one that is chosen for the filter
+}
+
 func (e *env) filteredSet(set *vectorSet, r *report) error {
-	dir, err := e.scratchDir("vecbolt")
+	c := &filteredComparison{env: e, set: set, report: r, ask: map[string]filteredFunc{}, efs: map[string][]int{}, ef: map[string]int{}}
+	if err := c.loadVecbolt(); err != nil {
+		return err
+	}
+	drivers, stop := e.start("hnswlib", "faiss", "sqlite-vec", "lancedb", "zvec")
+	defer stop()
+	for _, d := range drivers {
+		if err := c.loadPeer(d); err != nil {
+			return err
+		}
+	}
+	for _, percent := range filteredShares {
+		if err := c.measure(percent); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *filteredComparison) loadVecbolt() error {
+	dir, err := c.scratchDir("vecbolt")
 	if err != nil {
 		return err
 	}
-	e.logf("%s: loading vecbolt", set.name)
-	if _, err := buildVecbolt(dir, set); err != nil {
+	c.logf("%s: loading vecbolt", c.set.name)
+	if _, err := buildVecbolt(dir, c.set); err != nil {
 		return err
 	}
-	v := &vecboltScanner{dir: dir, dim: set.base.dim, queries: set.queries}
-	ask := func(how db.Query) func(scanRequest, float64) (scanResult, error) {
-		return func(q scanRequest, share float64) (scanResult, error) {
-			how.Where = filter.Lt("c", int(share*10))
+	v := &vecboltScanner{dir: dir, dim: c.set.base.dim, queries: c.set.queries}
+	search := func(how db.Query) filteredFunc {
+		return func(q scanRequest, percent float64) (scanResult, error) {
+			how.Where = filter.Lt("c", int(percent*10))
 			return v.ask(q, how, q.first, filteredWarm)
 		}
 	}
-	const exact = "vecbolt, exact"
-	names := []string{"vecbolt", exact}
-	contestants := map[string]func(scanRequest, float64) (scanResult, error){"vecbolt": ask(db.Query{Accuracy: db.Recall(filteredRecall)}), exact: ask(db.Query{Accuracy: db.Exact})}
-	drivers, stop := e.start("hnswlib", "faiss", "sqlite-vec", "lancedb", "zvec")
-	defer stop()
-	efs, ef := map[string][]int{}, map[string]int{} // all settings, and the chosen one for a filter
-	for _, d := range drivers {
-		e.logf("%s: loading %s", set.name, d.name)
-		dir, err := e.scratchDir(d.name)
-		if err != nil {
-			return err
-		}
-		var loaded struct {
-			Settings string
-			Efs      []int // settings to choose from
-		}
-		if err := d.call("load_filtered", args{"base": set.basePath, "queries": set.queryPath, "dir": dir}, &loaded); err != nil {
-			return err
-		}
-		for _, p := range e.peers {
-			if p.Name == d.name {
-				p.Setting = d.settings + "; " + loaded.Settings
-			}
-		}
-		names = append(names, d.name)
-		efs[d.name] = loaded.Efs
-		contestants[d.name] = func(q scanRequest, share float64) (scanResult, error) {
-			a := args{"below": int(share * 10)}
-			if len(loaded.Efs) > 0 {
-				a["ef"] = ef[d.name]
-			}
-			return d.ask("filtered", q, a)
+	c.names = []string{"vecbolt", filteredExact}
+	c.ask["vecbolt"] = search(db.Query{Accuracy: db.Recall(filteredRecall)})
+	c.ask[filteredExact] = search(db.Query{Accuracy: db.Exact})
+	return nil
+}
+
+func (c *filteredComparison) loadPeer(d *driver) error {
+	c.logf("%s: loading %s", c.set.name, d.name)
+	dir, err := c.scratchDir(d.name)
+	if err != nil {
+		return err
+	}
+	var loaded struct {
+		Settings string
+		Efs      []int // settings to choose from
+	}
+	if err := d.call("load_filtered", args{"base": c.set.basePath, "queries": c.set.queryPath, "dir": dir}, &loaded); err != nil {
+		return err
+	}
+	for _, p := range c.peers {
+		if p.Name == d.name {
+			p.Setting = d.settings + "; " + loaded.Settings
 		}
 	}
-	type figure struct {
-		best []float64
-		ids  [][]int
-	}
-	for _, share := range filteredShares {
-		e.logf("%s: filter of %g %%", set.name, share)
-		request := scanRequest{mode: modeOne, n: set.queries.rows(), k: truthK, budget: e.budget}
-		whole := request
-		whole.budget = 10 * time.Minute
-		truth, err := contestants[exact](whole, share)
-		if err != nil {
-			return fmt.Errorf("%s: %w", exact, err)
+	c.names = append(c.names, d.name)
+	c.efs[d.name] = loaded.Efs
+	c.ask[d.name] = func(q scanRequest, percent float64) (scanResult, error) {
+		a := args{"below": int(percent * 10)}
+		if len(loaded.Efs) > 0 {
+			a["ef"] = c.ef[d.name]
 		}
-		for name, some := range efs {
-			for _, ef[name] = range some {
-				res, err := contestants[name](request, share)
-				if err != nil {
-					return fmt.Errorf("%s: %w", name, err)
-				}
-				if recall(truth.IDs, res.IDs, truthK) >= filteredRecall {
-					break
-				}
-			}
-		}
-		got := map[string]*figure{}
-		for range e.rounds {
-			for _, name := range names {
-				res, err := contestants[name](request, share)
-				if err != nil {
-					return fmt.Errorf("%s: %w", name, err)
-				}
-				f := got[name]
-				if f == nil {
-					f = &figure{best: slices.Clone(res.US), ids: res.IDs}
-					got[name] = f
-				}
-				n := min(len(f.best), len(res.US)) // answered within the budget
-				f.best, f.ids = f.best[:n], f.ids[:n]
-				for i := range f.best {
-					f.best[i] = min(f.best[i], res.US[i])
-				}
-			}
-		}
-		ours := median(got["vecbolt"].best)
-		for _, name := range names {
-			f := got[name]
-			m := measurement{Set: set.name, Who: name, How: fmt.Sprintf("filter of %g %%", share), Value: median(f.best), Unit: "us",
-				Detail: map[string]float64{"recall@10": recall(truth.IDs, f.ids, truthK)}}
-			if ef[name] > 0 {
-				m.Detail["ef"] = float64(ef[name])
-			}
-			if name != "vecbolt" && name != exact {
-				m.Ratio = m.Value / ours
-				r.atLeast(fmt.Sprintf("%s, %g %%: times as fast as %s", set.name, share, name), 1, m.Ratio)
-			}
-			r.add(m)
-		}
-		r.atLeast(fmt.Sprintf("%s, %g %%: recall", set.name, share), filteredRecall, recall(truth.IDs, got["vecbolt"].ids, truthK))
+		return d.ask("filtered", q, a)
 	}
 	return nil
+}
+
+// answers lets a contestant answer a request.
+func (c *filteredComparison) answers(name string, q scanRequest, percent float64) (scanResult, error) {
+	res, err := c.ask[name](q, percent)
+	if err != nil {
+		return scanResult{}, fmt.Errorf("%s: %w", name, err)
+	}
+	return res, nil
+}
+
+// measure compares all contestants under the filter that a percentage of the rows match.
+func (c *filteredComparison) measure(percent float64) error {
+	c.logf("%s: filter of %g %%", c.set.name, percent)
+	request := scanRequest{mode: modeOne, n: c.set.queries.rows(), k: truthK, budget: c.budget}
+	whole := request
+	whole.budget = 10 * time.Minute
+	truth, err := c.answers(filteredExact, whole, percent)
+	if err != nil {
+		return err
+	}
+	if err := c.chooseEFs(request, percent, truth.IDs); err != nil {
+		return err
+	}
+	best := map[string]scanResult{}
+	for range c.rounds {
+		for _, name := range c.names {
+			res, err := c.answers(name, request, percent)
+			if err != nil {
+				return err
+			}
+			best[name] = best[name].best(res)
+		}
+	}
+	c.compare(percent, truth.IDs, best)
+	return nil
+}
+
+// chooseEFs gives each peer the least ef that finds enough under the filter, or its largest one.
+func (c *filteredComparison) chooseEFs(request scanRequest, percent float64, truth [][]int) error {
+	for name, efs := range c.efs {
+		for _, c.ef[name] = range efs {
+			res, err := c.answers(name, request, percent)
+			if err != nil {
+				return err
+			}
+			if recall(truth, res.IDs, truthK) >= filteredRecall {
+				break
+			}
+		}
+	}
+	return nil
+}
+
+// best returns the best time of each query that both results have, in the order of the queries. The
+// zero value has none yet.
+func (s scanResult) best(other scanResult) scanResult {
+	if s.US == nil {
+		return scanResult{slices.Clone(other.US), other.IDs}
+	}
+	n := min(len(s.US), len(other.US)) // answered within the budget
+	s.US, s.IDs = s.US[:n], s.IDs[:n]
+	for i := range s.US {
+		s.US[i] = min(s.US[i], other.US[i])
+	}
+	return s
+}
+
+func (c *filteredComparison) compare(percent float64, truth [][]int, best map[string]scanResult) {
+	set, r := c.set, c.report
+	ours := median(best["vecbolt"].US)
+	for _, name := range c.names {
+		m := measurement{Set: set.name, Who: name, How: fmt.Sprintf("filter of %g %%", percent), Value: median(best[name].US), Unit: "us",
+			Detail: map[string]float64{"recall@10": recall(truth, best[name].IDs, truthK)}}
+		if c.ef[name] > 0 {
+			m.Detail["ef"] = float64(c.ef[name])
+		}
+		if name != "vecbolt" && name != filteredExact {
+			m.Ratio = m.Value / ours
+			r.atLeast(fmt.Sprintf("%s, %g %%: times as fast as %s", set.name, percent, name), 1, m.Ratio)
+		}
+		r.add(m)
+	}
+	r.atLeast(fmt.Sprintf("%s, %g %%: recall", set.name, percent), filteredRecall, recall(truth, best["vecbolt"].IDs, truthK))
 }

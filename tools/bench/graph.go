@@ -58,17 +58,17 @@ func graphFigure(e *env, r *report) error {
 	return e.eachSet(r, e.graphSet, names...)
 }
 
-// A rivalIndex is one index of a peer: how it is built, and the settings that it is asked with.
-type rivalIndex struct {
-	told     string // of the build, in the report
-	build    args
-	turned   string // the setting that varies
-	settings []float64
-	variants []rivalVariant
+// A peerIndex is one index of a peer: how it is built, and the settings that it is asked with.
+type peerIndex struct {
+	label     string // of the build, in the report
+	build     args
+	parameter string // the setting that varies
+	settings  []float64
+	variants  []peerVariant
 }
 
-// A rivalVariant is a contestant: an index with settings that do not vary.
-type rivalVariant struct {
+// A peerVariant is a contestant: an index with settings that do not vary.
+type peerVariant struct {
 	name  string
 	fixed args
 }
@@ -82,32 +82,32 @@ var (
 // graphIndexes returns the indexes of a peer for a set. Of hnswlib from Debian it is the one that
 // its documentation recommends, of FAISS the fastest on these sets, of the others a grid. Large
 // sets get a smaller grid: builds take minutes there, and all indexes are in memory at once.
-func graphIndexes(peer string, rows, dim, k int) []rivalIndex {
+func graphIndexes(peer string, rows, dim, k int) []peerIndex {
 	large := rows >= 500_000
 	efs := make([]float64, len(graphEfs))
 	for i, ef := range graphEfs {
 		efs[i] = ef * float64(k) / 10
 	}
-	var all []rivalIndex
-	add := func(told string, build args, variants ...rivalVariant) {
+	var all []peerIndex
+	add := func(label string, build args, variants ...peerVariant) {
 		if len(variants) == 0 {
-			variants = []rivalVariant{{name: told}}
+			variants = []peerVariant{{name: label}}
 		}
-		all = append(all, rivalIndex{told, build, "ef", efs, variants})
+		all = append(all, peerIndex{label, build, "ef", efs, variants})
 	}
 	switch peer {
 	case "hnswlib":
-		add("HierarchicalNSW M=16 ef_construction=200", args{"m": 16, "construction": 200}, rivalVariant{})
+		add("HierarchicalNSW M=16 ef_construction=200", args{"m": 16, "construction": 200}, peerVariant{})
 	case "faiss", "faiss-pypi":
 		lists := 512
 		if large {
 			lists = 4096
 		}
-		index := rivalIndex{turned: "nprobe", settings: graphProbes}
-		index.told = fmt.Sprintf("IVF%d,PQ%dx4fs,RFlat", lists, dim/2)
-		index.build = args{"factory": index.told}
+		index := peerIndex{parameter: "nprobe", settings: graphProbes}
+		index.label = fmt.Sprintf("IVF%d,PQ%dx4fs,RFlat", lists, dim/2)
+		index.build = args{"factory": index.label}
 		for _, factor := range []int{4, 10, 20} {
-			index.variants = append(index.variants, rivalVariant{fmt.Sprintf("k_factor %d", factor), args{"k_factor": factor}})
+			index.variants = append(index.variants, peerVariant{fmt.Sprintf("k_factor %d", factor), args{"k_factor": factor}})
 		}
 		all = append(all, index)
 	case "hnswlib-pypi":
@@ -123,11 +123,11 @@ func graphIndexes(peer string, rows, dim, k int) []rivalIndex {
 			if large && shape.degree != 32 {
 				continue
 			}
-			told := fmt.Sprintf("degree %d", shape.degree)
+			label := fmt.Sprintf("degree %d", shape.degree)
 			if shape.bits > 0 {
-				told += fmt.Sprintf(", %d bits", shape.bits)
+				label += fmt.Sprintf(", %d bits", shape.bits)
 			}
-			add(told, args{"degree": shape.degree, "bits": shape.bits, "construction": 200, "metric": "l2"})
+			add(label, args{"degree": shape.degree, "bits": shape.bits, "construction": 200, "metric": "l2"})
 		}
 	case "glass":
 		for _, codes := range []string{"SQ8U", "SQ4U"} {
@@ -143,8 +143,8 @@ type built struct {
 	Kept    bool // from an earlier run
 }
 
-// A walker is a contestant: it answers the queries of a request with each of its settings.
-type walker struct {
+// A graphContestant answers the queries of a request with each of its settings.
+type graphContestant struct {
 	settings []float64
 	ask      func(r scanRequest, setting float64) (scanResult, error)
 }
@@ -156,16 +156,20 @@ type curve struct {
 	recall   map[float64]float64
 }
 
-// A graphRace is the graph figure of one set: its contestants, and what they built and answered.
-type graphRace struct {
+func newCurve(settings []float64) *curve {
+	return &curve{settings, map[string]map[float64][]float64{modeOne: {}, modeCallers: {}}, map[float64]float64{}}
+}
+
+// A graphComparison measures Vecbolt and its peers on one set.
+type graphComparison struct {
 	*env
-	set      *vectorSet
-	report   *report
-	took     float64             // seconds that Vecbolt built its graph, 0 if it builds none
-	drivers  []*driver           // of the peers
-	variants map[string][]string // by peer
-	walkers  map[string]walker   // by peer and variant
-	curves   map[string]*curve   // likewise
+	set         *vectorSet
+	report      *report
+	took        float64                    // seconds that Vecbolt built its graph, 0 if it builds none
+	drivers     []*driver                  // of the peers
+	variants    map[string][]string        // by peer
+	contestants map[string]graphContestant // by peer and variant
+	curves      map[string]*curve          // likewise
 }
 
 func (e *env) graphSet(set *vectorSet, r *report) error {
@@ -177,23 +181,23 @@ func (e *env) graphSet(set *vectorSet, r *report) error {
 	if err != nil {
 		return err
 	}
-	race := &graphRace{env: e, set: set, report: r, variants: map[string][]string{}, walkers: map[string]walker{}}
-	v, err := race.buildVecbolt()
+	c := &graphComparison{env: e, set: set, report: r, variants: map[string][]string{}, contestants: map[string]graphContestant{}}
+	v, err := c.buildVecbolt()
 	if err != nil {
 		return err
 	}
 	drivers, stop := e.start(graphPeers...)
 	defer stop()
-	race.drivers = drivers
+	c.drivers = drivers
 	for _, d := range drivers {
-		if err := race.buildPeer(d); err != nil {
+		if err := c.buildPeer(d); err != nil {
 			return err
 		}
 	}
-	if err := race.measure(truth); err != nil {
+	if err := c.measure(truth); err != nil {
 		return err
 	}
-	race.compare()
+	c.compare()
 	for _, d := range drivers {
 		if err := e.callCost(set, d, r); err != nil {
 			return err
@@ -203,13 +207,13 @@ func (e *env) graphSet(set *vectorSet, r *report) error {
 }
 
 // buildVecbolt builds Vecbolt's graph and makes it a contestant.
-func (race *graphRace) buildVecbolt() (*vecboltScanner, error) {
-	set, r := race.set, race.report
-	dir, err := race.scratchDir("vecbolt")
+func (c *graphComparison) buildVecbolt() (*vecboltScanner, error) {
+	set, r := c.set, c.report
+	dir, err := c.scratchDir("vecbolt")
 	if err != nil {
 		return nil, err
 	}
-	race.logf("%s: building the graph of vecbolt", set.name)
+	c.logf("%s: building the graph of vecbolt", set.name)
 	took, err := buildVecbolt(dir, set)
 	switch {
 	case errors.Is(err, errNoGraph):
@@ -217,26 +221,26 @@ func (race *graphRace) buildVecbolt() (*vecboltScanner, error) {
 	case err != nil:
 		return nil, err
 	default:
-		race.took = took
+		c.took = took
 		r.add(measurement{Set: set.name, Who: "vecbolt", How: "build, 2 threads", Value: took, Unit: "s"})
 	}
 	v := &vecboltScanner{dir: dir, dim: set.base.dim, queries: set.queries}
-	race.walkers["vecbolt"] = walker{graphAsked, func(q scanRequest, recall float64) (scanResult, error) {
+	c.contestants["vecbolt"] = graphContestant{graphAsked, func(q scanRequest, recall float64) (scanResult, error) {
 		return v.ask(q, db.Query{Accuracy: db.Recall(recall)}, q.first, q.n)
 	}}
 	return v, nil
 }
 
 // buildPeer builds all indexes of a peer, and makes each variant of each a contestant.
-func (race *graphRace) buildPeer(d *driver) error {
-	set, r := race.set, race.report
-	var told []string
-	for i, index := range graphIndexes(d.name, set.base.rows(), set.base.dim, race.k) {
-		race.logf("%s: building %s of %s", set.name, index.told, d.name)
+func (c *graphComparison) buildPeer(d *driver) error {
+	set, r := c.set, c.report
+	var labels []string
+	for i, index := range graphIndexes(d.name, set.base.rows(), set.base.dim, c.k) {
+		c.logf("%s: building %s of %s", set.name, index.label, d.name)
 		what := maps.Clone(index.build)
 		maps.Copy(what, args{"index": i, "base": set.basePath, "queries": set.queryPath, "threads": runtime.NumCPU()})
-		if race.keep {
-			folder := filepath.Join(race.cache, "indexes-"+set.name)
+		if c.keep {
+			folder := filepath.Join(c.cache, "indexes-"+set.name)
 			if err := os.MkdirAll(folder, 0o777); err != nil {
 				return err
 			}
@@ -255,24 +259,24 @@ func (race *graphRace) buildPeer(d *driver) error {
 			how += ", in an earlier run"
 		}
 		m := measurement{Set: set.name, Who: who, How: how, Value: built.Seconds, Unit: "s"}
-		if race.took > 0 && !built.Kept { // a ratio is of one run
-			m.Ratio = built.Seconds / race.took
+		if c.took > 0 && !built.Kept { // a ratio is of one run
+			m.Ratio = built.Seconds / c.took
 		}
 		r.add(m)
-		if race.took > 0 && d.name == "hnswlib" {
-			r.atLeast(set.name+": times as fast to build as hnswlib", 1, built.Seconds/race.took)
+		if c.took > 0 && d.name == "hnswlib" {
+			r.atLeast(set.name+": times as fast to build as hnswlib", 1, built.Seconds/c.took)
 		}
-		told = append(told, index.told)
+		labels = append(labels, index.label)
 		for _, variant := range index.variants {
-			race.variants[d.name] = append(race.variants[d.name], variant.name)
-			race.walkers[d.name+variant.name] = walker{index.settings, func(q scanRequest, setting float64) (res scanResult, err error) {
+			c.variants[d.name] = append(c.variants[d.name], variant.name)
+			c.contestants[d.name+variant.name] = graphContestant{index.settings, func(q scanRequest, setting float64) (res scanResult, err error) {
 				err = d.call("walk", index.how(i, variant, q, setting), &res)
 				return res, err
 			}}
 		}
 	}
-	d.settings += "; " + strings.Join(told, "; ")
-	for _, p := range race.peers {
+	d.settings += "; " + strings.Join(labels, "; ")
+	for _, p := range c.peers {
 		if p.Name == d.name {
 			p.Setting = d.settings
 		}
@@ -281,44 +285,44 @@ func (race *graphRace) buildPeer(d *driver) error {
 }
 
 // measure asks all contestants in turn, round after round.
-func (race *graphRace) measure(truth [][]int) error {
-	race.curves = map[string]*curve{}
-	for round := range race.rounds {
-		race.logf("%s: round %d of %d", race.set.name, round+1, race.rounds)
-		for name, walk := range race.walkers {
-			c := race.curves[name]
-			if c == nil {
-				c = &curve{walk.settings, map[string]map[float64][]float64{modeOne: {}, modeCallers: {}}, map[float64]float64{}}
-				race.curves[name] = c
+func (c *graphComparison) measure(truth [][]int) error {
+	c.curves = map[string]*curve{}
+	for round := range c.rounds {
+		c.logf("%s: round %d of %d", c.set.name, round+1, c.rounds)
+		for name, contestant := range c.contestants {
+			curve := c.curves[name]
+			if curve == nil {
+				curve = newCurve(contestant.settings)
+				c.curves[name] = curve
 			}
-			if err := c.measure(walk.ask, truth, race.k); err != nil {
+			if err := curve.measure(contestant.ask, truth, c.k); err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
 		}
 	}
-	for name, c := range race.curves {
-		for _, setting := range c.settings {
-			if c.best[modeOne][setting] == nil { // not asked: a smaller one was enough
+	for name, curve := range c.curves {
+		for _, setting := range curve.settings {
+			if curve.best[modeOne][setting] == nil { // not asked: a smaller one was enough
 				continue
 			}
-			race.logf("%s: %s, %v: recall %.4f, %.0f and %.0f queries/s", race.set.name, name, setting, c.recall[setting],
-				1e6/mean(c.best[modeOne][setting]), 1e6/mean(c.best[modeCallers][setting]))
+			c.logf("%s: %s, %v: recall %.4f, %.0f and %.0f queries/s", c.set.name, name, setting, curve.recall[setting],
+				1e6/mean(curve.best[modeOne][setting]), 1e6/mean(curve.best[modeCallers][setting]))
 		}
 	}
 	return nil
 }
 
 // compare reports the queries per second at each recall, of each peer those of the best variant.
-func (race *graphRace) compare() {
-	set, r := race.set, race.report
+func (c *graphComparison) compare() {
+	set, r := c.set, c.report
 	var behind []string
 	for _, mode := range []string{modeOne, modeCallers} {
 		for i, want := range graphRecalls {
 			how := fmt.Sprintf("%s, recall %.2f", modeTitles[mode], want)
-			us := race.curves["vecbolt"].at(mode, want)
+			us := c.curves["vecbolt"].at(mode, want)
 			r.add(measurement{Set: set.name, Who: "vecbolt", How: how, Value: us, Unit: "queries/s"})
-			for _, d := range race.drivers {
-				theirs, best := race.fastest(d, mode, want)
+			for _, d := range c.drivers {
+				theirs, best := c.fastest(d, mode, want)
 				if theirs == 0 {
 					r.note("%s does not reach recall %.2f on %s.", d.name, want, set.name)
 					continue
@@ -332,7 +336,7 @@ func (race *graphRace) compare() {
 					behind = append(behind, fmt.Sprintf("%s × %s (%s)", number(us/theirs), d.name, how))
 				}
 				goal := 1.0
-				if goals := graphGoals[set.name]; d.name == "hnswlib" && goals != nil && race.k == truthK {
+				if goals := graphGoals[set.name]; d.name == "hnswlib" && goals != nil && c.k == truthK {
 					goal = goals[mode][i]
 				}
 				r.atLeast(fmt.Sprintf("%s, %s: times as fast as %s", set.name, how, d.name), goal, us/theirs)
@@ -346,9 +350,9 @@ func (race *graphRace) compare() {
 
 // fastest returns the most queries per second of a peer at a recall, and the variant that has them;
 // 0 if none reaches it.
-func (race *graphRace) fastest(d *driver, mode string, recall float64) (fast float64, variant string) {
-	for _, v := range race.variants[d.name] {
-		if f := race.curves[d.name+v].at(mode, recall); f > fast {
+func (c *graphComparison) fastest(d *driver, mode string, recall float64) (fast float64, variant string) {
+	for _, v := range c.variants[d.name] {
+		if f := c.curves[d.name+v].at(mode, recall); f > fast {
 			fast, variant = f, v
 		}
 	}
@@ -356,8 +360,8 @@ func (race *graphRace) fastest(d *driver, mode string, recall float64) (fast flo
 }
 
 // how returns the arguments of a request to the driver of a peer.
-func (index rivalIndex) how(number int, variant rivalVariant, q scanRequest, setting float64) args {
-	how := args{index.turned: int(setting), "index": number, "mode": q.mode, "first": q.first, "n": q.n, "k": q.k, "budget_ms": q.budget.Milliseconds(), "batch": graphBatch}
+func (index peerIndex) how(number int, variant peerVariant, q scanRequest, setting float64) args {
+	how := args{index.parameter: int(setting), "index": number, "mode": q.mode, "first": q.first, "n": q.n, "k": q.k, "budget_ms": q.budget.Milliseconds(), "batch": graphBatch}
 	maps.Copy(how, variant.fixed)
 	return how
 }

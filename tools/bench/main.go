@@ -138,27 +138,13 @@ func run() error {
 	defer os.RemoveAll(e.scratch)
 	var failed []error
 	for name := range strings.SplitSeq(*what, ",") {
-		i := slices.IndexFunc(figures, func(f figure) bool { return f.name == name })
-		r := &report{Figure: name, Date: time.Now().Format(time.DateOnly), Command: "go run . -what " + name, Machine: describe(e.scratch)}
-		if *sets != "" { // stored as a separate report
-			for _, set := range e.sets {
-				r.Figure += "-" + filepath.Base(set)
-			}
-		}
-		flag.Visit(func(f *flag.Flag) {
-			if !slices.Contains([]string{"what", "out", "root", "shared", "cache", "python", "torch", "model", "judged", "models"}, f.Name) { // settings of the measurement, not of its location
-				r.Command += " -" + f.Name + " " + e.setting(f)
-			}
-		})
-		e.logf("figure %s", name)
-		if err := figures[i].run(e, r); err != nil {
+		r, err := e.measure(name)
+		if err != nil {
 			// Continue with the other figures.
 			e.logf("%s: %v", name, err)
 			failed = append(failed, fmt.Errorf("%s: %w", name, err))
-			e.takePeers()
 			continue
 		}
-		r.Peers = e.takePeers()
 		r.print()
 		if *out != "" {
 			if err := r.write(*out); err != nil {
@@ -167,6 +153,28 @@ func run() error {
 		}
 	}
 	return errors.Join(failed...)
+}
+
+// locations are flags that are left out of the command in a report: where things are on this
+// machine, and not how they are measured.
+var locations = []string{"what", "out", "root", "shared", "cache", "python", "torch", "model", "judged", "models"}
+
+// measure runs a figure and returns its report.
+func (e *env) measure(name string) (*report, error) {
+	i := slices.IndexFunc(figures, func(f figure) bool { return f.name == name })
+	r := &report{Figure: name, Date: time.Now().Format(time.DateOnly), Command: "go run . -what " + name, Machine: describe(e.scratch)}
+	for _, set := range e.sets { // stored as a separate report
+		r.Figure += "-" + filepath.Base(set)
+	}
+	flag.Visit(func(f *flag.Flag) {
+		if !slices.Contains(locations, f.Name) {
+			r.Command += " -" + f.Name + " " + e.setting(f)
+		}
+	})
+	e.logf("figure %s", name)
+	err := figures[i].run(e, r)
+	r.Peers = e.takePeers()
+	return r, err
 }
 
 // takePeers returns the peers that the figure tried to run, and resets the list for the next

@@ -44,27 +44,6 @@ func openFigure(e *env, r *report) error {
 	if err != nil {
 		return err
 	}
-	show := func(who string, runs []openResult) openResult {
-		pick := func(of func(openResult) float64) float64 {
-			var v []float64
-			for _, o := range runs[1:] {
-				v = append(v, of(o))
-			}
-			return median(v)
-		}
-		o := openResult{pick(func(o openResult) float64 { return o.OpenMS }), pick(func(o openResult) float64 { return o.MS }),
-			pick(func(o openResult) float64 { return o.HeapOpen }), pick(func(o openResult) float64 { return o.Heap }),
-			pick(func(o openResult) float64 { return o.rss }), pick(func(o openResult) float64 { return o.anon })}
-		m := measurement{Set: "warm page cache", Who: who, How: "open to first answer", Value: o.MS, Unit: "ms", Detail: map[string]float64{"first run ms": runs[0].MS}}
-		for k, v := range map[string]float64{"open alone ms": o.OpenMS, "heap after open MiB": o.HeapOpen, "heap after answer MiB": o.Heap, "resident MiB": o.rss, "resident anonymous MiB": o.anon} {
-			if v != 0 {
-				m.Detail[k] = v
-			}
-		}
-		r.add(m)
-		return o
-	}
-
 	dir, err := e.scratchDir("open-vecbolt")
 	if err != nil {
 		return err
@@ -78,7 +57,7 @@ func openFigure(e *env, r *report) error {
 	if err != nil {
 		return err
 	}
-	ours := show("vecbolt", runs)
+	ours := reportOpen(r, "vecbolt", runs)
 	r.atMost("open to first answer, ms", openGoalMS, ours.MS)
 	r.atMost("Go heap after open, MiB", openGoalHeap, ours.HeapOpen)
 
@@ -96,22 +75,11 @@ func openFigure(e *env, r *report) error {
 	stop()
 	for _, d := range drivers {
 		dir := filepath.Join(e.scratch, "open-"+d.name)
-		runs, err := repeat(openRuns+1, func() (openResult, error) {
-			fresh, stop := e.start(d.name)
-			defer stop()
-			if len(fresh) == 0 {
-				return openResult{}, fmt.Errorf("%s does not start again", d.name)
-			}
-			var o openResult
-			err := fresh[0].call("open", args{"dir": dir, "queries": set.queryPath}, &o)
-			all, anon := fresh[0].resident()
-			o.rss, o.anon = float64(all)/(1<<20), float64(anon)/(1<<20)
-			return o, err
-		})
+		runs, err := repeat(openRuns+1, func() (openResult, error) { return e.openByDriver(d.name, dir, set.queryPath) })
 		if err != nil {
 			return err
 		}
-		show(d.name, runs)
+		reportOpen(r, d.name, runs)
 	}
 
 	if e.inProcess("chromem-go", "persistent, no compression") {
@@ -127,7 +95,7 @@ func openFigure(e *env, r *report) error {
 		if err != nil {
 			return err
 		}
-		show("chromem-go", runs)
+		reportOpen(r, "chromem-go", runs)
 	}
 	for i, m := range r.Rows {
 		if m.Who != "vecbolt" {
@@ -135,6 +103,49 @@ func openFigure(e *env, r *report) error {
 		}
 	}
 	return nil
+}
+
+// reportOpen adds the medians of all runs but the first, which warms the page cache, and returns
+// them.
+func reportOpen(r *report, who string, runs []openResult) openResult {
+	medianOf := func(of func(openResult) float64) float64 {
+		var v []float64
+		for _, o := range runs[1:] {
+			v = append(v, of(o))
+		}
+		return median(v)
+	}
+	o := openResult{
+		OpenMS:   medianOf(func(o openResult) float64 { return o.OpenMS }),
+		MS:       medianOf(func(o openResult) float64 { return o.MS }),
+		HeapOpen: medianOf(func(o openResult) float64 { return o.HeapOpen }),
+		Heap:     medianOf(func(o openResult) float64 { return o.Heap }),
+		rss:      medianOf(func(o openResult) float64 { return o.rss }),
+		anon:     medianOf(func(o openResult) float64 { return o.anon }),
+	}
+	m := measurement{Set: "warm page cache", Who: who, How: "open to first answer", Value: o.MS, Unit: "ms",
+		Detail: map[string]float64{"first run ms": runs[0].MS}}
+	for k, v := range map[string]float64{"open alone ms": o.OpenMS, "heap after open MiB": o.HeapOpen,
+		"heap after answer MiB": o.Heap, "resident MiB": o.rss, "resident anonymous MiB": o.anon} {
+		if v != 0 {
+			m.Detail[k] = v
+		}
+	}
+	r.add(m)
+	return o
+}
+
+// openByDriver starts a peer, and lets it open the database in dir and answer one question.
+func (e *env) openByDriver(name, dir, queries string) (o openResult, err error) {
+	fresh, stop := e.start(name)
+	defer stop()
+	if len(fresh) == 0 {
+		return openResult{}, fmt.Errorf("%s does not start again", name)
+	}
+	err = fresh[0].call("open", args{"dir": dir, "queries": queries}, &o)
+	all, anon := fresh[0].resident()
+	o.rss, o.anon = float64(all)/(1<<20), float64(anon)/(1<<20)
+	return o, err
 }
 
 // fill writes full rows 0, step, 2*step, ... through a driver, and then optimises as the product

@@ -50,12 +50,12 @@ func TestPypiDrivers(t *testing.T) {
 				}
 				first, err := build(d, what)
 				if err != nil || first.Seconds <= 0 || first.Kept {
-					t.Fatalf("%s: built %+v, %v", index.told, first, err)
+					t.Fatalf("%s: built %+v, %v", index.label, first, err)
 				}
 				if i == 0 { // the rest is about the kept index
 					again, err := build(d, what)
 					if kept := p.Name != "glass"; err != nil || again.Kept != kept || kept && again.Seconds != first.Seconds {
-						t.Fatalf("%s: built %+v, then %+v, %v", index.told, first, again, err)
+						t.Fatalf("%s: built %+v, then %+v, %v", index.label, first, again, err)
 					}
 				}
 				variant := index.variants[len(index.variants)-1]
@@ -65,7 +65,7 @@ func TestPypiDrivers(t *testing.T) {
 					checkWalk(t, d, graphIndexes(p.Name, rows, dim, many)[0], i, variant, truth, many)
 				}
 				if err := d.call("overhead", index.how(i, variant, scanRequest{n: 50, k: k}, index.settings[0]), &cost); err != nil || cost.US < 0 {
-					t.Fatalf("%s: a call costs %v us, %v", index.told, cost.US, err)
+					t.Fatalf("%s: a call costs %v us, %v", index.label, cost.US, err)
 				}
 			}
 		})
@@ -78,7 +78,7 @@ func build(d *driver, what args) (b built, err error) {
 }
 
 // checkWalk asks queries 10 to 119 of an index, with its smallest and its largest setting.
-func checkWalk(t *testing.T, d *driver, index rivalIndex, number int, variant rivalVariant, truth [][]int, k int) {
+func checkWalk(t *testing.T, d *driver, index peerIndex, number int, variant peerVariant, truth [][]int, k int) {
 	t.Helper()
 	const first, n = 10, 110
 	found := map[string][]float64{}
@@ -89,21 +89,21 @@ func checkWalk(t *testing.T, d *driver, index rivalIndex, number int, variant ri
 				t.Fatal(err)
 			}
 			if len(res.US) != times || slices.Min(res.US) <= 0 || len(res.IDs) != n {
-				t.Fatalf("%s, %s: times %v of %d answers", index.told, mode, res.US, len(res.IDs))
+				t.Fatalf("%s, %s: times %v of %d answers", index.label, mode, res.US, len(res.IDs))
 			}
 			for q, ids := range res.IDs {
 				rows := slices.DeleteFunc(slices.Sorted(slices.Values(ids)), func(id int) bool { return id < 0 }) // not found
 				if len(ids) != k || len(slices.Compact(slices.Clone(rows))) != len(rows) {
-					t.Fatalf("%s, %s: answers of query %d are %v", index.told, mode, q, ids)
+					t.Fatalf("%s, %s: answers of query %d are %v", index.label, mode, q, ids)
 				}
 			}
 			found[mode] = append(found[mode], recall(truth[first:], res.IDs, k))
 		}
 	}
 	if !slices.Equal(found[modeOne], found[modeCallers]) {
-		t.Errorf("%s: recall %v on one thread, %v of two callers", index.told, found[modeOne], found[modeCallers])
+		t.Errorf("%s: recall %v on one thread, %v of two callers", index.label, found[modeOne], found[modeCallers])
 	}
 	if got := found[modeOne]; got[0] <= 0 || got[1] < 0.97 || got[0] > got[1] {
-		t.Errorf("%s, %s, k = %d: recall %.3f and %.3f", index.told, variant.name, k, got[0], got[1])
+		t.Errorf("%s, %s, k = %d: recall %.3f and %.3f", index.label, variant.name, k, got[0], got[1])
 	}
 }

@@ -85,6 +85,13 @@ type judgedSet struct {
 	qrels   eval.Qrels
 }
 
+// retrievalScores are the nDCG@10 of each question.
+type retrievalScores struct {
+	sets  []string                                    // names, in the order of the report
+	fused map[string]map[string]map[float64][]float64 // by model, set and weight of the vector
+	legs  map[string]map[string][2][]float64          // of vectors and of words alone, by model and set
+}
+
 // retrievalFigure measures how well embedders search judged sets, alone and together with BM25.
 func retrievalFigure(e *env, r *report) error {
 	r.Title = "Judged sets"
@@ -93,9 +100,7 @@ func retrievalFigure(e *env, r *report) error {
 		return err
 	}
 	dirs = append([]string{filepath.Join(e.shared, "data", "cranfield", "corpus.jsonl")}, dirs...)
-	fused := map[string]map[string]map[float64][]float64{} // nDCG@10 of each query, by model, set and weight
-	legs := map[string]map[string][2][]float64{}           // of vectors and text alone
-	var names []string
+	scores := &retrievalScores{fused: map[string]map[string]map[float64][]float64{}, legs: map[string]map[string][2][]float64{}}
 	for _, dir := range dirs {
 		s, err := readJudged(filepath.Dir(dir))
 		if errors.Is(err, os.ErrNotExist) {
@@ -107,7 +112,7 @@ func retrievalFigure(e *env, r *report) error {
 		if len(e.sets) > 0 && !slices.Contains(e.sets, s.name) {
 			continue
 		}
-		names = append(names, s.name)
+		scores.sets = append(scores.sets, s.name)
 		for _, model := range retrievalModels {
 			e.logf("retrieval: %s, %s", s.name, model)
 			docs, questions, err := vectorsOf(e, s, model)
@@ -115,81 +120,14 @@ func retrievalFigure(e *env, r *report) error {
 				r.note("%s, %s: %v", s.name, model, err)
 				continue
 			}
-			report, err := searchJudged(e, s, docs, questions)
+			found, err := searchJudged(e, s, docs, questions)
 			if err != nil {
 				return err
 			}
-			if fused[model] == nil {
-				fused[model], legs[model] = map[string]map[float64][]float64{}, map[string][2][]float64{}
-			}
-			fused[model][s.name] = map[float64][]float64{}
-			pair := legs[model][s.name]
-			for _, res := range report.Results {
-				values := res.Evaluation.Values(eval.NDCG(10))
-				who, how := model, "vectors"
-				if strings.HasSuffix(model, peerSuffix) && res.Run.Name != how {
-					continue // vectors alone are compared
-				}
-				switch res.Run.Name {
-				case "text":
-					pair[1] = values
-					who, how = "BM25", "words"
-					if model != "trigram-v1" {
-						continue // the same for all models
-					}
-				case "vectors":
-					pair[0] = values
-				case firstByVectors, firstByWords:
-					how = res.Run.Name
-				default:
-					var w float64
-					fmt.Sscan(res.Run.Name, &w)
-					fused[model][s.name][w] = values
-					how = fmt.Sprintf("both, %.0f %% vectors", 100*w)
-				}
-				recall := res.Evaluation.Mean(eval.Recall(100))
-				m, half := interval(values)
-				detail := map[string]float64{"±": half, "Recall@100": recall}
-				if res.Versus != nil {
-					detail["over BM25"], detail["p"] = res.Versus.Delta, res.Versus.P
-				}
-				r.add(
-					measurement{
-						Set: fmt.Sprintf(
-							"%s: %s documents, %d questions",
-							s.name,
-							number(float64(len(s.docs))),
-							len(report.Queries),
-						),
-						Who:    who,
-						How:    how,
-						Value:  m,
-						Unit:   "nDCG@10",
-						Detail: detail,
-					},
-				)
-			}
-			legs[model][s.name] = pair
+			scores.add(r, s, model, found)
 		}
 	}
-	for _, model := range retrievalModels {
-		if len(fused[model]) > 1 && !strings.HasSuffix(model, peerSuffix) {
-			leaveOneOut(r, model, names, fused[model], legs[model])
-		}
-	}
-	if ratio, n := 0.0, 0.0; legs["all-MiniLM-L6-v2"] != nil {
-		for name, teacher := range legs["all-MiniLM-L6-v2"] {
-			small, _ := interval(legs["english-v1"][name][0])
-			large, _ := interval(teacher[0])
-			ratio, n = ratio+small/large, n+1
-		}
-		r.atLeast(
-			"nDCG@10 of english-v1 by that of all-MiniLM-L6-v2, vectors alone, mean of the sets",
-			0.85,
-			ratio/n,
-		)
-	}
-	samePeer(r, "all-MiniLM-L6-v2", legs)
+	scores.compare(r)
 	r.note("The sets beside Cranfield are those of tools/judged/fetch.py: -judged names its directory. cisi, cacm and " +
 		"med are collections of the SMART project, npl of the National Physical Laboratory, xquad-en and xquad-de the " +
 		"paragraphs and questions of XQuAD (Artetxe, Ruder and Yogatama, 2020; CC BY-SA 4.0), where the paragraph of a " +
@@ -199,6 +137,67 @@ func retrievalFigure(e *env, r *report) error {
 		"± is half of the 95 %% interval of the mean, from the standard error over questions. p is that of a paired randomisation test against BM25.",
 	)
 	return nil
+}
+
+// add keeps the scores that a model got on a set, and reports them.
+func (c *retrievalScores) add(r *report, s *judgedSet, model string, found *eval.Report) {
+	if c.fused[model] == nil {
+		c.fused[model], c.legs[model] = map[string]map[float64][]float64{}, map[string][2][]float64{}
+	}
+	c.fused[model][s.name] = map[float64][]float64{}
+	legs := c.legs[model][s.name]
+	for _, res := range found.Results {
+		values := res.Evaluation.Values(eval.NDCG(10))
+		who, how := model, "vectors"
+		if strings.HasSuffix(model, peerSuffix) && res.Run.Name != how {
+			continue // vectors alone are compared
+		}
+		switch res.Run.Name {
+		case "text":
+			legs[1] = values
+			who, how = "BM25", "words"
+			if model != "trigram-v1" {
+				continue // the same for all models
+			}
+		case "vectors":
+			legs[0] = values
+		case firstByVectors, firstByWords:
+			how = res.Run.Name
+		default:
+			var w float64
+			fmt.Sscan(res.Run.Name, &w)
+			c.fused[model][s.name][w] = values
+			how = fmt.Sprintf("both, %.0f %% vectors", 100*w)
+		}
+		m, half := interval(values)
+		detail := map[string]float64{"±": half, "Recall@100": res.Evaluation.Mean(eval.Recall(100))}
+		if res.Versus != nil {
+			detail["over BM25"], detail["p"] = res.Versus.Delta, res.Versus.P
+		}
+		set := fmt.Sprintf("%s: %s documents, %d questions", s.name, number(float64(len(s.docs))), len(found.Queries))
+		r.add(measurement{Set: set, Who: who, How: how, Value: m, Unit: "nDCG@10", Detail: detail})
+	}
+	c.legs[model][s.name] = legs
+}
+
+// compare reports what the scores say over all sets.
+func (c *retrievalScores) compare(r *report) {
+	for _, model := range retrievalModels {
+		if len(c.fused[model]) > 1 && !strings.HasSuffix(model, peerSuffix) {
+			leaveOneOut(r, model, c.sets, c.fused[model], c.legs[model])
+		}
+	}
+	const large, small = "all-MiniLM-L6-v2", "english-v1"
+	if c.legs[large] != nil {
+		ratio, n := 0.0, 0.0
+		for name, legs := range c.legs[large] {
+			ours, _ := interval(c.legs[small][name][0])
+			theirs, _ := interval(legs[0])
+			ratio, n = ratio+ours/theirs, n+1
+		}
+		r.atLeast("nDCG@10 of "+small+" by that of "+large+", vectors alone, mean of the sets", 0.85, ratio/n)
+	}
+	samePeer(r, large, c.legs)
 }
 
 // samePeer compares an encoder with Sentence Transformers, on the sets that both have embedded.
@@ -228,19 +227,7 @@ func leaveOneOut(
 		if fused[name] == nil {
 			continue
 		}
-		best, most := 0.0, math.Inf(-1)
-		for _, w := range weights {
-			sum := 0.0
-			for _, other := range names {
-				if other != name && fused[other] != nil {
-					m, _ := interval(fused[other][w])
-					sum += m
-				}
-			}
-			if sum > most {
-				best, most = w, sum
-			}
-		}
+		best := bestWeight(name, names, fused)
 		values := fused[name][best]
 		m, half := interval(values)
 		vectors, _ := interval(legs[name][0])
@@ -303,6 +290,25 @@ func leaveOneOut(
 			gain > n*half,
 		)
 	}
+}
+
+// bestWeight returns the weight with the highest mean over the sets other than the one of this
+// name.
+func bestWeight(name string, names []string, fused map[string]map[float64][]float64) (best float64) {
+	most := math.Inf(-1)
+	for _, w := range weights {
+		sum := 0.0
+		for _, other := range names {
+			if other != name && fused[other] != nil {
+				m, _ := interval(fused[other][w])
+				sum += m
+			}
+		}
+		if sum > most {
+			best, most = w, sum
+		}
+	}
+	return best
 }
 
 // interval returns the mean and half of its 95 % interval.

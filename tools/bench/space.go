@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 
 	"github.com/vecbolt/vecbolt/db"
 )
@@ -21,40 +22,78 @@ func spaceFigure(e *env, r *report) error {
 	if err != nil {
 		return err
 	}
-	kept := e.rows / 2
-	show := func(who, halved, fresh string) (float64, error) {
-		length, a, err := diskUse(halved)
-		if err != nil {
-			return 0, err
-		}
-		freshLength, b, err := diskUse(fresh)
-		if err != nil {
-			return 0, err
-		}
-		ratio := float64(a) / float64(b)
-		r.add(measurement{Set: "full rows", Who: who, How: "halved over fresh", Value: ratio, Unit: "×", Detail: map[string]float64{
-			"halved bytes/row": float64(a) / float64(kept), "fresh bytes/row": float64(b) / float64(kept), "by file length": float64(length) / float64(freshLength)}})
-		return ratio, nil
-	}
-
-	halved, err := e.scratchDir("space-halved")
-	if err != nil {
-		return err
-	}
-	fresh, err := e.scratchDir("space-fresh")
-	if err != nil {
-		return err
-	}
 	e.logf("space: vecbolt")
-	if _, err := vecboltIngest(halved, rowDocuments(set.base, 0, 2*kept, 1), ingestBatch); err != nil {
+	ratio, err := e.compareSpace(r, "vecbolt", func(halved, fresh string) error {
+		return e.fillSpaces(set.base, halved, fresh)
+	})
+	if err != nil {
 		return err
 	}
-	err = withCollection(halved, set.base.dim, nil, func(ctx context.Context, d *db.DB, c *db.Collection) error {
-		gone := rowDocuments(set.base, 1, kept, 2)
-		for i := 0; i < len(gone); i += ingestBatch {
-			ids := make([]string, 0, ingestBatch)
-			for _, doc := range gone[i:min(i+ingestBatch, len(gone))] {
-				ids = append(ids, doc.ID)
+	r.atMost("halved and compacted over fresh", spaceGoal, ratio)
+
+	drivers, stop := e.start("lancedb", "sqlite-vec")
+	defer stop()
+	kept := e.rows / 2
+	for _, d := range drivers {
+		e.logf("space: %s", d.name)
+		_, err := e.compareSpace(r, d.name, func(halved, fresh string) error {
+			if err := fill(d, set.basePath, texts, halved, 2*kept, 1); err != nil {
+				return err
+			}
+			if err := d.call("halve", args{"dir": halved}, nil); err != nil {
+				return err
+			}
+			return fill(d, set.basePath, texts, fresh, kept, 2)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// compareSpace lets a contestant fill two directories, and reports the size of the first in parts
+// of the second.
+func (e *env) compareSpace(r *report, who string, fill func(halved, fresh string) error) (ratio float64, err error) {
+	halved, err := e.scratchDir("space-halved-" + who)
+	if err != nil {
+		return 0, err
+	}
+	fresh, err := e.scratchDir("space-fresh-" + who)
+	if err != nil {
+		return 0, err
+	}
+	if err := fill(halved, fresh); err != nil {
+		return 0, err
+	}
+	length, a, err := diskUse(halved)
+	if err != nil {
+		return 0, err
+	}
+	freshLength, b, err := diskUse(fresh)
+	if err != nil {
+		return 0, err
+	}
+	ratio = float64(a) / float64(b)
+	kept := float64(e.rows / 2)
+	r.add(measurement{Set: "full rows", Who: who, How: "halved over fresh", Value: ratio, Unit: "×", Detail: map[string]float64{
+		"halved bytes/row": float64(a) / kept, "fresh bytes/row": float64(b) / kept, "by file length": float64(length) / float64(freshLength)}})
+	return ratio, nil
+}
+
+// fillSpaces makes two databases of Vecbolt with the same rows: one from which as many others were
+// deleted, and one that never had more. Both are compacted.
+func (e *env) fillSpaces(base matrix, halved, fresh string) error {
+	kept := e.rows / 2
+	if _, err := vecboltIngest(halved, rowDocuments(base, 0, 2*kept, 1), ingestBatch); err != nil {
+		return err
+	}
+	err := withCollection(halved, base.dim, nil, func(ctx context.Context, d *db.DB, c *db.Collection) error {
+		gone := rowDocuments(base, 1, kept, 2)
+		for batch := range slices.Chunk(gone, ingestBatch) {
+			ids := make([]string, len(batch))
+			for i, doc := range batch {
+				ids[i] = doc.ID
 			}
 			if _, err := c.Delete(ctx, ids...); err != nil {
 				return err
@@ -65,43 +104,8 @@ func spaceFigure(e *env, r *report) error {
 	if err != nil {
 		return err
 	}
-	if _, err := vecboltIngest(fresh, rowDocuments(set.base, 0, kept, 2), ingestBatch); err != nil {
+	if _, err := vecboltIngest(fresh, rowDocuments(base, 0, kept, 2), ingestBatch); err != nil {
 		return err
 	}
-	err = withCollection(fresh, set.base.dim, nil, func(ctx context.Context, d *db.DB, _ *db.Collection) error { return d.Compact(ctx) })
-	if err != nil {
-		return err
-	}
-	ratio, err := show("vecbolt", halved, fresh)
-	if err != nil {
-		return err
-	}
-	r.atMost("halved and compacted over fresh", spaceGoal, ratio)
-
-	drivers, stop := e.start("lancedb", "sqlite-vec")
-	defer stop()
-	for _, d := range drivers {
-		e.logf("space: %s", d.name)
-		halved, err := e.scratchDir("space-halved-" + d.name)
-		if err != nil {
-			return err
-		}
-		fresh, err := e.scratchDir("space-fresh-" + d.name)
-		if err != nil {
-			return err
-		}
-		if err := fill(d, set.basePath, texts, halved, 2*kept, 1); err != nil {
-			return err
-		}
-		if err := d.call("halve", args{"dir": halved}, nil); err != nil {
-			return err
-		}
-		if err := fill(d, set.basePath, texts, fresh, kept, 2); err != nil {
-			return err
-		}
-		if _, err := show(d.name, halved, fresh); err != nil {
-			return err
-		}
-	}
-	return nil
+	return withCollection(fresh, base.dim, nil, func(ctx context.Context, d *db.DB, _ *db.Collection) error { return d.Compact(ctx) })
 }
