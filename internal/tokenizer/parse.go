@@ -83,18 +83,21 @@ type tokenizerFile struct {
 		Content string `json:"content"`
 		Special bool   `json:"special"`
 	} `json:"added_tokens"`
-	Normalizer    *component `json:"normalizer"`
-	PreTokenizer  *component `json:"pre_tokenizer"`
-	PostProcessor *component `json:"post_processor"`
-	Model         struct {
-		Type         string          `json:"type"`
-		Vocab        json.RawMessage `json:"vocab"`
-		Unknown      string          `json:"unk_token"`
-		UnknownID    *int            `json:"unk_id"`
-		Prefix       string          `json:"continuing_subword_prefix"`
-		Most         int             `json:"max_input_chars_per_word"`
-		ByteFallback bool            `json:"byte_fallback"`
-	} `json:"model"`
+	Normalizer    *component     `json:"normalizer"`
+	PreTokenizer  *component     `json:"pre_tokenizer"`
+	PostProcessor *component     `json:"post_processor"`
+	Model         tokenizerModel `json:"model"`
+}
+
+// A tokenizerModel is the vocabulary and how words are divided into its tokens.
+type tokenizerModel struct {
+	Type         string          `json:"type"`
+	Vocab        json.RawMessage `json:"vocab"`
+	Unknown      string          `json:"unk_token"`
+	UnknownID    *int            `json:"unk_id"`
+	Prefix       string          `json:"continuing_subword_prefix"`
+	Most         int             `json:"max_input_chars_per_word"`
+	ByteFallback bool            `json:"byte_fallback"`
 }
 
 // Parse reads a tokenizer.json.
@@ -111,59 +114,14 @@ func Parse(b []byte) (*Tokenizer, error) {
 	}
 	switch m.Type {
 	case "WordPiece", "WordLevel":
-		if ids == nil {
-			if err := json.Unmarshal(m.Vocab, &ids); err != nil {
-				return nil, formatf("vocabulary: %w", err)
-			}
-		}
-		t.ids = ids
-		for token, id := range t.ids {
-			if id < 0 || id > math.MaxInt32 {
-				return nil, formatf("token %q has the number %d", token, id)
-			}
-		}
-		id, ok := t.ids[m.Unknown]
-		if !ok {
-			return nil, formatf("the unknown token %q is not in the vocabulary", m.Unknown)
-		}
-		t.unknown = id
-		t.model = wordPiece(t.ids, id, cmp.Or(m.Prefix, "##"), cmp.Or(m.Most, 100))
-		if m.Type == "WordLevel" {
-			t.model = func(dst []int, word string) []int {
-				if id, ok := t.ids[word]; ok {
-					return append(dst, id)
-				}
-				return append(dst, t.unknown)
-			}
-		}
+		err = t.addWords(m, ids)
 	case "Unigram":
-		if m.ByteFallback {
-			return nil, formatf("Unigram with byte_fallback is not supported")
-		}
-		var vocab [][2]json.RawMessage
-		if err := json.Unmarshal(m.Vocab, &vocab); err != nil {
-			return nil, formatf("vocabulary: %w", err)
-		}
-		tokens := make(map[string]scored, len(vocab))
-		for i, entry := range vocab {
-			var token string
-			var score float64
-			if json.Unmarshal(entry[0], &token) != nil || json.Unmarshal(entry[1], &score) != nil {
-				return nil, formatf("vocabulary: entry %d is not a token and a score", i)
-			}
-			if _, twice := t.ids[token]; !twice { // the first definition counts
-				t.ids[token] = i
-				tokens[token] = scored{i, score}
-			}
-		}
-		if m.UnknownID == nil || *m.UnknownID < 0 || *m.UnknownID >= len(vocab) {
-			return nil, formatf("the unknown token has no number of the vocabulary")
-		}
-		t.unknown = *m.UnknownID
-		delete(tokens, "")
-		t.model = unigram(tokens, t.unknown)
+		err = t.addUnigram(m)
 	default:
-		return nil, formatf("model %q is not supported", m.Type)
+		err = formatf("model %q is not supported", m.Type)
+	}
+	if err != nil {
+		return nil, err
 	}
 	for _, a := range file.Added {
 		if a.ID < 0 || a.ID > math.MaxInt32 {
@@ -184,6 +142,67 @@ func Parse(b []byte) (*Tokenizer, error) {
 		return nil, err
 	}
 	return t, nil
+}
+
+// addWords takes the model of a vocabulary of words, or of pieces of words. ids are nil if
+// unmarshal has not read them.
+func (t *Tokenizer) addWords(m *tokenizerModel, ids map[string]int) error {
+	if ids == nil {
+		if err := json.Unmarshal(m.Vocab, &ids); err != nil {
+			return formatf("vocabulary: %w", err)
+		}
+	}
+	for token, id := range ids {
+		if id < 0 || id > math.MaxInt32 {
+			return formatf("token %q has the number %d", token, id)
+		}
+	}
+	unknown, ok := ids[m.Unknown]
+	if !ok {
+		return formatf("the unknown token %q is not in the vocabulary", m.Unknown)
+	}
+	t.ids, t.unknown = ids, unknown
+	if m.Type == "WordPiece" {
+		t.model = wordPiece(ids, unknown, cmp.Or(m.Prefix, "##"), cmp.Or(m.Most, 100))
+		return nil
+	}
+	t.model = func(dst []int, word string) []int {
+		if id, ok := t.ids[word]; ok {
+			return append(dst, id)
+		}
+		return append(dst, t.unknown)
+	}
+	return nil
+}
+
+// addUnigram takes the model of a vocabulary whose tokens have scores.
+func (t *Tokenizer) addUnigram(m *tokenizerModel) error {
+	if m.ByteFallback {
+		return formatf("Unigram with byte_fallback is not supported")
+	}
+	var vocab [][2]json.RawMessage
+	if err := json.Unmarshal(m.Vocab, &vocab); err != nil {
+		return formatf("vocabulary: %w", err)
+	}
+	tokens := make(map[string]scored, len(vocab))
+	for i, entry := range vocab {
+		var token string
+		var score float64
+		if json.Unmarshal(entry[0], &token) != nil || json.Unmarshal(entry[1], &score) != nil {
+			return formatf("vocabulary: entry %d is not a token and a score", i)
+		}
+		if _, twice := t.ids[token]; !twice { // the first definition counts
+			t.ids[token] = i
+			tokens[token] = scored{i, score}
+		}
+	}
+	if m.UnknownID == nil || *m.UnknownID < 0 || *m.UnknownID >= len(vocab) {
+		return formatf("the unknown token has no number of the vocabulary")
+	}
+	t.unknown = *m.UnknownID
+	delete(tokens, "")
+	t.model = unigram(tokens, t.unknown)
+	return nil
 }
 
 // unmarshal is json.Unmarshal, except that it takes a vocabulary out of the file first and reads it

@@ -97,18 +97,9 @@ func (a *API) query(ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	dim := info.Schema.Dim
-	vectors := make([][]float32, len(in.Embeddings))
-	for i, raw := range in.Embeddings {
-		if vectors[i], err = vector(raw); err != nil {
-			return nil, invalidf("query embedding %d: %v", i, err)
-		}
-		if !simd.Finite(vectors[i]) {
-			return nil, invalidf("query embedding %d: a component is not a finite number", i)
-		}
-		if have := len(vectors[i]); have == 0 || dim > 0 && have != dim {
-			return nil, invalidf("query embedding %d has dimension %d, the collection has %d", i, have, dim)
-		}
+	vectors, err := queryVectors(in.Embeddings, info.Schema.Dim)
+	if err != nil {
+		return nil, err
 	}
 	out := &matrix{IDs: [][]string{}, Include: parts.names}
 	found, err := a.find(ctx, c, in.IDs, cond, vectors, n)
@@ -133,6 +124,25 @@ func (a *API) query(ctx context.Context, r *request) (any, error) {
 		out.add(row, parts)
 	}
 	return out, nil
+}
+
+// queryVectors decodes the query embeddings for a collection with this dimension, 0 if it has none
+// yet.
+func queryVectors(embeddings []json.RawMessage, dim int) ([][]float32, error) {
+	vectors := make([][]float32, len(embeddings))
+	for i, raw := range embeddings {
+		var err error
+		if vectors[i], err = vector(raw); err != nil {
+			return nil, invalidf("query embedding %d: %v", i, err)
+		}
+		if !simd.Finite(vectors[i]) {
+			return nil, invalidf("query embedding %d: a component is not a finite number", i)
+		}
+		if have := len(vectors[i]); have == 0 || dim > 0 && have != dim {
+			return nil, invalidf("query embedding %d has dimension %d, the collection has %d", i, have, dim)
+		}
+	}
+	return vectors, nil
 }
 
 // together is the number of documents read at a time. It is small, so that an answer that is too
