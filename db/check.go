@@ -103,8 +103,8 @@ func CheckFiles(ctx context.Context, dir string, level CheckLevel) (*CheckReport
 		return report, errors.Join(err, vdb.Close())
 	}
 	version := (*engine.VersionError)(nil) // a file of it is missing
-	_, stranger := errors.AsType[*vfs.NotRegularError](err)
-	if !fsck.Damaged(err) && !stranger && !(errors.As(err, &version) && errors.Is(err, ErrNotFound)) {
+	_, notRegular := errors.AsType[*vfs.NotRegularError](err)
+	if !fsck.Damaged(err) && !notRegular && !(errors.As(err, &version) && errors.Is(err, ErrNotFound)) {
 		return nil, err
 	}
 	found, err := fsck.CheckFiles(ctx, dir, err)

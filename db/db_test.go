@@ -165,7 +165,7 @@ func TestRoundTrip(t *testing.T) {
 
 // Every way of writing refuses every invalid document with the same error and writes
 // nothing.
-func TestTheDoor(t *testing.T) {
+func TestInvalidDocumentsAreRefused(t *testing.T) {
 	vdb := open(t, t.TempDir(), nil)
 	c := collection(t, vdb, "c", Schema{Dim: 2})
 	upsert(t, c, Document{ID: "there", Vector: []float32{1, 0}})

@@ -18,8 +18,8 @@ import (
 	"github.com/vecbolt/vecbolt/internal/engine"
 )
 
-// strangers are what can be in the place of a file.
-var strangers = map[string]func(path string) error{
+// notRegular are what can be in the place of a file.
+var notRegular = map[string]func(path string) error{
 	"pipe": func(path string) error { return syscall.Mkfifo(path, 0o600) },
 	"socket": func(path string) error {
 		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
@@ -47,13 +47,13 @@ func hostileOptions() Options {
 	return o
 }
 
-// TestStrangersInPlaceOfFiles puts pipes, sockets, directories, symlink loops and
+// TestNotRegularFiles puts pipes, sockets, directories, symlink loops and
 // empty files in the place of each file that a database has or is about to write,
 // and uses the database in every way. No call hangs. Errors name the file, and
 // answers are right; derived files are rebuilt or not used. Once the file is back,
 // the database opens, so no call has kept the lock. Without -everystep the test
 // tries all pipes, and one in six of the other kinds.
-func TestStrangersInPlaceOfFiles(t *testing.T) {
+func TestNotRegularFiles(t *testing.T) {
 	ctx := t.Context()
 	root := memDir(t)
 	closed, killed, folder := filepath.Join(root, "c"), filepath.Join(root, "k"), filepath.Join(root, "f")
@@ -204,8 +204,8 @@ func TestStrangersInPlaceOfFiles(t *testing.T) {
 				t.Fatalf("%s of %s as it is: %v", way, filepath.Base(of), err)
 			}
 			for _, name := range names {
-				for _, kind := range slices.Sorted(maps.Keys(strangers)) {
-					put := strangers[kind]
+				for _, kind := range slices.Sorted(maps.Keys(notRegular)) {
+					put := notRegular[kind]
 					_, there := files[name]
 					ext := path.Ext(name)
 					if kind == "empty file" && (ext == ".wal" || ext == "" && name != engine.LockName || !there) {
@@ -266,10 +266,10 @@ func TestStrangersInPlaceOfFiles(t *testing.T) {
 	}
 }
 
-// TestStrangersAreNoEnd puts directories and links in the place of files that are not needed to
-// save the rest: errors name them and their kind, Check reports them, and Repair saves the rest.
-func TestStrangersAreNoEnd(t *testing.T) {
-	kinds := maps.Clone(strangers)
+// TestRepairOfNotRegularFiles puts directories and links in the place of files that are not needed
+// to save the rest: errors name them and their kind, Check reports them, and Repair saves the rest.
+func TestRepairOfNotRegularFiles(t *testing.T) {
+	kinds := maps.Clone(notRegular)
 	kinds["dangling link"] = func(path string) error { return os.Symlink("nowhere", path) }
 	kinds["link out"] = func(path string) error { return os.Symlink("/etc/passwd", path) }
 	kinds["link through a file"] = func(path string) error {

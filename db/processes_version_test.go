@@ -35,8 +35,8 @@ func ofVersion(t *testing.T, m share.Message, version uint32, long bool) []byte 
 	return b
 }
 
-// A stranger leads a database with another version of the protocol.
-type stranger struct {
+// An otherLeader leads a database with another version of the protocol.
+type otherLeader struct {
 	t        *testing.T
 	version  uint32
 	welcomes bool // instead of refusing: no version does that
@@ -46,7 +46,7 @@ type stranger struct {
 }
 
 // lead takes the lock and the socket of a database.
-func (s *stranger) lead(dir string) error {
+func (s *otherLeader) lead(dir string) error {
 	lock, err := inDir(s.t, dir).Lock(engine.LockName, true)
 	if err != nil {
 		return err
@@ -70,7 +70,7 @@ func (s *stranger) lead(dir string) error {
 	return nil
 }
 
-func (s *stranger) serve() {
+func (s *otherLeader) serve() {
 	defer close(s.ended)
 	for {
 		conn, err := s.listener.AcceptUnix()
@@ -123,7 +123,7 @@ func TestLeaderOfAnotherVersion(t *testing.T) {
 					dir := filepath.Join(shortDir(t), "db")
 					vdb := open(t, dir, nil)
 					upsert(t, collection(t, vdb, "c", Schema{}), Document{ID: "a"})
-					s := &stranger{t: t, version: version, welcomes: welcomes}
+					s := &otherLeader{t: t, version: version, welcomes: welcomes}
 					if err := errors.Join(vdb.Close(), s.lead(dir)); err != nil {
 						t.Fatal(err)
 					}
@@ -152,7 +152,7 @@ func TestReaderBesideAnotherVersion(t *testing.T) {
 			t.Fatal(err)
 		}
 		reader := open(t, dir, &Options{ReadOnly: true})
-		s := &stranger{t: t, version: version}
+		s := &otherLeader{t: t, version: version}
 		if err := s.lead(dir); err != nil {
 			t.Fatal(err)
 		}
@@ -213,7 +213,7 @@ func TestNextLeaderOfAnotherVersion(t *testing.T) {
 			dir := filepath.Join(shortDir(t), "db")
 			first := open(t, dir, nil)
 			upsert(t, collection(t, first, "c", Schema{}), Document{ID: "a"})
-			s := &stranger{t: t, version: version}
+			s := &otherLeader{t: t, version: version}
 			var failed error
 			vdb := open(t, dir, &Options{Logger: slog.New(onMessage{slog.DiscardHandler, "the leader has ended", func() {
 				failed = s.lead(dir)

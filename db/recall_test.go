@@ -158,8 +158,8 @@ func TestMeasureRecallOfNearScores(t *testing.T) {
 
 // Queries far from all rows find the recall that they ask for, also under filters that allow few
 // rows, or only rows on the other side.
-func TestStrangersUnderFilters(t *testing.T) {
-	f := newStrangers(t)
+func TestFarQueriesUnderFilters(t *testing.T) {
+	f := newFarQueries(t)
 	for _, where := range []filter.Expr{nil, filter.Lt("n", 70), filter.Lt("n", 40), filter.Lt("n", 10), filter.Gt("x", 0)} {
 		m, err := f.c.MeasureRecall(t.Context(), RecallTest{Queries: f.queries, Where: where, Accuracies: []Accuracy{Recall(0.95)}})
 		if err != nil || m[0].Recall < 0.95 {
@@ -168,13 +168,13 @@ func TestStrangersUnderFilters(t *testing.T) {
 	}
 }
 
-// A strangersFixture is a collection, and queries far from all of its rows.
-type strangersFixture struct {
+// farQueries are a collection, and queries far from all of its rows.
+type farQueries struct {
 	c       *Collection
 	queries [][]float32
 }
 
-func newStrangers(t *testing.T) *strangersFixture {
+func newFarQueries(t *testing.T) *farQueries {
 	const rows, dim = 3000, 32
 	r := rand.New(rand.NewPCG(3, 4))
 	vdb := open(t, t.TempDir(), &walking)
@@ -197,13 +197,13 @@ func newStrangers(t *testing.T) *strangersFixture {
 			v[4+j] *= 10
 		}
 	}
-	return &strangersFixture{c, queries}
+	return &farQueries{c, queries}
 }
 
 // Queries far from all rows are answered by a scan if they ask for a recall. With an EF they are
 // answered by the graph, whatever it finds, and say that no recall is known.
-func TestStrangersWithEF(t *testing.T) {
-	f := newStrangers(t)
+func TestFarQueriesWithEF(t *testing.T) {
+	f := newFarQueries(t)
 	for _, where := range []filter.Expr{nil, filter.Lt("n", 70)} {
 		for _, vec := range f.queries {
 			q := Query{Near: Vector(vec), K: 10, Where: where, Accuracy: EF(20)}

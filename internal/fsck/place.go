@@ -58,12 +58,12 @@ func look(dir string, hook vfs.Hook) (*place, error) {
 		}
 	}
 	held, err := root.Lock(engine.LockName, false)
-	other, stranger := errors.AsType[*vfs.NotRegularError](err)
-	if err != nil && !stranger {
+	other, notRegular := errors.AsType[*vfs.NotRegularError](err)
+	if err != nil && !notRegular {
 		return nil, errors.Join(err, root.Close())
 	}
 	p := &place{root: root, fs: root, close: func() { held.Close(); root.Close() }}
-	if stranger {
+	if notRegular {
 		p.unlocked, p.close = other, func() { root.Close() }
 	}
 	p.store, p.why = meta.Open(root, engine.MetaName, lenient)
