@@ -55,6 +55,8 @@ type builder struct {
 	started  bool                  // the graph has nodes
 	hopeless [len(calibrated)]bool // columns without levels: see horizon
 
+	easy [kinds]bool // kinds of trials: see easyKinds
+
 	expansion float64 // price of an expansion: see measureWork
 
 	yield   func()      // see Options

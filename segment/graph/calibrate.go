@@ -64,8 +64,7 @@ func (b *builder) calibrate(rows codes.Source) error {
 
 // tabulate measures the levels of these columns, whose searches are the same, and the margins.
 func (b *builder) tabulate(all []trial, columns []int, score scoreFunc, margins *[len(calibrated)]float32) error {
-	k := calibrated[columns[len(columns)-1]]
-	trials := slices.DeleteFunc(slices.Clone(all), func(t trial) bool { return t.most < k || b.outside(&t, columns) })
+	trials := b.trialsFor(all, columns)
 	s := b.newSweep(trials, columns, score)
 	for ; len(s.efs) > 0 && s.least < enough && s.vain < mostVain; s.turn++ {
 		if err := s.round(); err != nil {
@@ -76,6 +75,9 @@ func (b *builder) tabulate(all []trial, columns []int, score scoreFunc, margins 
 		if err := b.confirm(trials, columns, score, &s.tried); err != nil {
 			return err
 		}
+	}
+	if columns[0] == always-1 {
+		b.easy = easyKinds(s.tried[columns[0]])
 	}
 	for _, c := range columns {
 		var err error
@@ -89,14 +91,29 @@ func (b *builder) tabulate(all []trial, columns []int, score scoreFunc, margins 
 	return nil
 }
 
+// trialsFor returns the trials that measure these columns. Many results take long, and say much
+// about a kind: of easy ones half of the trials are enough.
+func (b *builder) trialsFor(all []trial, columns []int) []trial {
+	k := calibrated[columns[len(columns)-1]]
+	trials := slices.DeleteFunc(slices.Clone(all), func(t trial) bool { return t.most < k || b.outside(&t, columns) })
+	if columns[0] < always {
+		return trials
+	}
+	var n [kinds]int
+	for i := range trials {
+		n[trials[i].kind]++
+	}
+	return oneIn(2, trials, func(k kind) bool { return b.easy[k] && n[k] >= 2*fewest })
+}
+
 // tryEvery: where levels are confirmed, one trial in three of a kind chooses them.
 const tryEvery = 3
 
-// oneIn returns every n-th trial of each kind.
-func oneIn(n int, trials []trial) (some []trial) {
+// oneIn returns every n-th trial of some kinds, and all of the others.
+func oneIn(n int, trials []trial, of func(kind) bool) (some []trial) {
 	var seen [kinds]int
 	for _, t := range trials {
-		if seen[t.kind]++; seen[t.kind]%n == 1 {
+		if seen[t.kind]++; seen[t.kind]%n == 1 || !of(t.kind) {
 			some = append(some, t)
 		}
 	}
@@ -109,8 +126,11 @@ func oneIn(n int, trials []trial) (some []trial) {
 // again.
 func (b *builder) confirm(trials []trial, columns []int, score scoreFunc, tried *[len(calibrated)][]level) error {
 	share := float32(coarser)
-	if columns[0] > 1 {
+	switch {
+	case columns[0] >= always:
 		share = coarsest
+	case columns[0] > 1:
+		share = coarse
 	}
 	var settings []Setting
 	for _, c := range columns {
@@ -124,55 +144,54 @@ func (b *builder) confirm(trials []trial, columns []int, score scoreFunc, tried 
 	slices.SortFunc(settings, func(x, y Setting) int { // without a stopping ratio first
 		return cmp.Or(cmp.Compare(x.StopRatio, y.StopRatio), cmp.Compare(x.EF, y.EF))
 	})
-	for _, s := range settings {
-		if err := b.try(trials, columns, s, score, tried); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// try searches with a setting for all trials, and appends the level of each column to tried.
-func (b *builder) try(trials []trial, columns []int, s Setting, score scoreFunc,
-	tried *[len(calibrated)][]level) error {
-	k := calibrated[columns[len(columns)-1]]
-	err := b.each(len(trials), func(w *workerScratch, i int) error {
+	err := b.each(len(trials), func(w *workerScratch, i int) error { // searches for a trial read the same records
 		t := &trials[i]
-		_, stats, err := t.query.Find(k, s, nil, &w.buf)
-		if err != nil {
-			return err
-		}
-		o := outcome{nodes: stats.Expanded}
-		for _, c := range columns {
-			if err := t.query.collect(calibrated[c], nil, &w.buf); err != nil {
+		t.confirmed = make([]outcome, len(settings))
+		for j, s := range settings {
+			b.rest(w)
+			if err := t.try(columns, s, w, score, &t.confirmed[j]); err != nil {
 				return err
 			}
-			if o.found[c], err = t.count(c, w, score); err != nil {
-				return err
-			}
-			if o.beyond[c] = t.beyond(c, &w.buf); o.beyond[c] {
-				o.found[c] = 1
-			}
-			o.dist[c] = t.dist(c, &w.buf)
 		}
-		if slices.ContainsFunc(columns, b.stages) {
-			o.spread = t.query.spread(&w.buf)
-		}
-		t.whole = append(t.whole[:0], o)
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	for _, c := range columns {
-		l := b.sampledLevelOf(trials, c, s, func(t *trial) *outcome { return &t.whole[0] })
-		l.whole = l.recall // at least, without the ratio
-		for _, other := range tried[c] {
-			if other.ef == s.EF && other.stopRatio == 0 {
-				l.whole = other.recall
+	for j, s := range settings {
+		for _, c := range columns {
+			l := b.sampledLevelOf(trials, c, s, func(t *trial) *outcome { return &t.confirmed[j] })
+			l.whole = l.recall // at least, without the ratio
+			for _, other := range tried[c] {
+				if other.ef == s.EF && other.stopRatio == 0 {
+					l.whole = other.recall
+				}
 			}
+			tried[c] = append(tried[c], l)
 		}
-		tried[c] = append(tried[c], l)
 	}
+	return nil
+}
+
+// try searches with a setting and records the outcome.
+func (t *trial) try(columns []int, s Setting, w *workerScratch, score scoreFunc, o *outcome) error {
+	_, stats, err := t.query.Find(calibrated[columns[len(columns)-1]], s, nil, &w.buf)
+	if err != nil {
+		return err
+	}
+	o.nodes = stats.Expanded
+	for _, c := range columns {
+		if err := t.query.collect(calibrated[c], nil, &w.buf); err != nil {
+			return err
+		}
+		if o.found[c], err = t.count(c, w, score); err != nil {
+			return err
+		}
+		if o.beyond[c] = t.beyond(c, &w.buf); o.beyond[c] {
+			o.found[c] = 1
+		}
+		o.dist[c] = t.dist(c, &w.buf)
+	}
+	o.spread = t.query.spread(&w.buf)
 	return nil
 }

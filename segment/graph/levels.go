@@ -14,7 +14,10 @@ const (
 	fewest      = 5    // trials within the horizon from which a kind counts
 	finer       = 0.94 // each level misses at most this share of the previous one's miss
 	coarser     = 0.85 // the same for levels to confirm
-	coarsest    = 0.7  // and for 100 results and more
+	coarse      = 0.7  // for 100 results
+	coarsest    = 0.55 // and for more
+	decided     = 0.5  // least recall of a level that tells easy kinds of trials from others,
+	decisive    = 0.5  // by what they miss, in parts of what it may miss
 	shareOfRows = 0.9  // weight of the queries like the rows in the mean cost of a search
 	mostPicked  = maxLevels - len(sketchDeviations)
 	worthScan   = 0.8 // share of the price of a scan up to which a search is worth while
@@ -54,7 +57,24 @@ func levelOf(trials []trial, column int, s Setting, of func(t *trial) *outcome) 
 	}
 	l := level{ef: s.EF, stopRatio: s.StopRatio, measured: measuredOf(&sums)}
 	l.expect(&sums)
+	l.recalls = new([kinds]float32)
+	for k := range sums {
+		if l.recalls[k] = 1; sums[k].n >= fewest {
+			l.recalls[k] = float32(sums[k].recall())
+		}
+	}
 	return l
+}
+
+// easyKinds returns the kinds of trials that are far from deciding what any of these levels
+// promises: they miss much less than the kind that does.
+func easyKinds(levels []level) (easy [kinds]bool) {
+	for k := likeRows + 1; k < kinds; k++ {
+		easy[k] = !slices.ContainsFunc(levels, func(l level) bool {
+			return l.recall >= decided && l.recall < enough && 1-l.recalls[k] > decisive*(1-l.recall)
+		})
+	}
+	return easy
 }
 
 // measuredOf returns what a level keeps of the sums over its trials.

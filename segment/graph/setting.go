@@ -187,8 +187,9 @@ type level struct {
 	measured  *measured
 
 	// During the calibration:
-	samples []sample // by trial, of a level of one stage
-	pair    *pair    // the stages
+	samples []sample        // by trial, of a level of one stage
+	recalls *[kinds]float32 // means, of a level of one stage; 1 of a kind with few trials
+	pair    *pair           // the stages
 }
 
 // measured is what searches of a level found, by the kind of query.

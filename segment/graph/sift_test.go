@@ -116,14 +116,16 @@ func TestSift(t *testing.T) {
 func TestLevelsOfSifting(t *testing.T) {
 	d, _ := make1("latent", middleDim, 1500, 0)
 	for _, m := range []fileformat.Metric{fileformat.Cosine, fileformat.L2} {
-		g, err := create(t.Context(), d.ident(m), d.source, Options{QuickSize: 1})
+		built, err := construct(t.Context(), d.ident(m), d.source, Options{QuickSize: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
+		g := built.Graph
 		b, trials, score := trialsOf(t, g, d)
+		b.easy = built.easy
 		shared := [...][]int{{0, 1}, {0, 1}, {2}, {3}, {4}}
 		for c, k := range calibrated[:g.columns()] {
-			deep := slices.DeleteFunc(slices.Clone(trials), func(t trial) bool { return t.most < k || b.outside(&t, shared[c]) })
+			deep := b.trialsFor(trials, shared[c])
 			ratios := 0
 			for _, l := range g.levels[c] {
 				s := l.setting(k, 1)

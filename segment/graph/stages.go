@@ -298,7 +298,7 @@ func (b *builder) keep(trials []trial, column int, tried []level) ([]level, erro
 		}
 	}
 	for i := range chosen {
-		chosen[i].samples, chosen[i].pair = nil, nil
+		chosen[i].samples, chosen[i].recalls, chosen[i].pair = nil, nil, nil
 	}
 	return chosen, nil
 }

@@ -59,8 +59,8 @@ func (b *builder) newSweep(trials []trial, columns []int, score scoreFunc) *swee
 	if most := b.widestWalk(trials, columns); most > 0 {
 		s.efs = slices.DeleteFunc(s.efs, func(ef int) bool { return ef > most })
 	}
-	if b.sifts && columns[0] <= 1 {
-		s.trials = oneIn(tryEvery, trials)
+	if b.sifts {
+		s.trials = oneIn(tryEvery, trials, func(k kind) bool { return !s.deep || !b.easy[k] })
 	}
 	switch { // wide beams contain narrow ones, but easy rows need none
 	case b.rough(): // the first useful estimate of a row counts, and the beam decides which is useful

@@ -189,6 +189,7 @@ func (s *synthesizer) row(row int) ([]float32, error) {
 // Sizes of samples of the rows.
 const (
 	sampleRows = 4096 // of a region with a two-hundredth of all rows there are some twenty
+	insideRows = 2048 // of these, for queries inside a region
 	placedRows = 1024 // each is compared with each
 
 	around = 1.3 // times the median of place.apart: the radius of place.around
@@ -287,28 +288,35 @@ const insideFrom, insideTo = 1. / 64, 1. / 12 // of the sample, nearest first
 // inside returns the mean of a row of a stretch of the places and of others of its region.
 func (s *synthesizer) inside(places []place, t stretch, others int) ([]float32, error) {
 	p := s.among(places, t)
-	near := s.nearest(p.vec)
-	n := float64(len(near))
-	from := int(insideFrom*n) + 1 // the first is the row itself
+	sample := s.sample[:min(len(s.sample), insideRows)]
+	n := float64(len(sample))
+	from := int(insideFrom*n) + 1 // the first may be the row itself
+	near := nearest(sample, p.vec, max(from+1, int(insideTo*n)))
 	rows := []int{p.row}
 	for range others {
-		rows = append(rows, near[min(len(near)-1, from+s.rng.IntN(max(1, int(insideTo*n)-from)))])
+		rows = append(rows, near[min(len(near)-1, from+s.rng.IntN(max(1, len(near)-from)))])
 	}
 	return s.meanOf(rows)
 }
 
-// nearest returns the rows of the sample, those nearest to a vector first.
-func (s *synthesizer) nearest(x []float32) []int {
-	dists := distances(s.sample, x)
-	order := make([]int, len(dists))
-	for i := range order {
-		order[i] = i
+// nearest returns the n rows of a sample that are nearest to a vector, in order, or all if they are
+// fewer.
+func nearest(sample []place, x []float32, n int) (rows []int) {
+	dists := distances(sample, x)
+	sorted := slices.Clone(dists)
+	slices.Sort(sorted)
+	most := sorted[min(n, len(sorted))-1]
+	var near []int
+	for i, d := range dists {
+		if d <= most {
+			near = append(near, i)
+		}
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(dists[a], dists[b]) })
-	for i, at := range order {
-		order[i] = s.sample[at].row
+	slices.SortStableFunc(near, func(a, b int) int { return cmp.Compare(dists[a], dists[b]) })
+	for _, i := range near[:min(n, len(near))] {
+		rows = append(rows, sample[i].row)
 	}
-	return order
+	return rows
 }
 
 // nearRows is how many rows a mean of near rows has.
@@ -316,8 +324,7 @@ const nearRows = 16
 
 // meanNear returns the mean of a row of the sample and of those nearest to it.
 func (s *synthesizer) meanNear() ([]float32, error) {
-	near := s.nearest(s.sample[s.rng.IntN(len(s.sample))].vec)
-	near = near[:min(nearRows, len(near))]
+	near := nearest(s.sample, s.sample[s.rng.IntN(len(s.sample))].vec, nearRows)
 	s.directions = s.head.ident.Metric != fileformat.L2
 	return s.meanOf(near)
 }

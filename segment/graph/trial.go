@@ -85,9 +85,10 @@ type trial struct {
 
 	others map[uint32]bool // rows that are not of truth: whether they score as the last one of truth
 
-	whole  []outcome                // outcome for each beam width, with the last stopping ratio
-	ended  [len(stopRatios)]outcome // outcome for each smaller ratio that has ended the search so far
-	margin [len(calibrated)]float32 // margin that would have been enough
+	whole     []outcome                // outcome for each beam width, with the last stopping ratio
+	ended     [len(stopRatios)]outcome // outcome for each smaller ratio that has ended the search so far
+	confirmed []outcome                // by setting: see confirm
+	margin    [len(calibrated)]float32 // margin that would have been enough
 
 	deep [len(calibrated)]sight // what a wide search finds, by column
 

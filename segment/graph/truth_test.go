@@ -31,7 +31,7 @@ func TestTruth(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			trials = oneIn(6, trials)
+			trials = oneIn(6, trials, func(kind) bool { return true })
 			if err := b.compareAll(trials, d.source); err != nil {
 				t.Fatal(err)
 			}

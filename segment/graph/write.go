@@ -106,6 +106,15 @@ func Write(ctx context.Context, w io.WriterAt, ident codes.Ident, rows codes.Sou
 
 // create builds a graph in memory.
 func create(ctx context.Context, ident codes.Ident, rows codes.Source, opts Options) (*Graph, error) {
+	b, err := construct(ctx, ident, rows, opts)
+	if err != nil {
+		return nil, err
+	}
+	return b.Graph, nil
+}
+
+// construct is create. It returns the builder with what it has learned.
+func construct(ctx context.Context, ident codes.Ident, rows codes.Source, opts Options) (*builder, error) {
 	if ident.Rows < 1 || ident.Rows > codes.MaxRows || ident.Dim < 1 || ident.Dim > codes.MaxDim ||
 		ident.Metric > fileformat.L2 {
 		return nil, fmt.Errorf("graph: cannot index %d rows of dimension %d for metric %d", ident.Rows,
@@ -178,7 +187,7 @@ func create(ctx context.Context, ident codes.Ident, rows codes.Source, opts Opti
 		}
 	}
 	g.geo = g.head.geometry()
-	return g, nil
+	return b, nil
 }
 
 // makeRecords makes the records. A graph does not share codes that leave out a row, or code it in
