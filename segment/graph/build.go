@@ -52,6 +52,8 @@ type builder struct {
 	order   []uint32         // nodes in the order of insertion
 	workers []*workerScratch // one per goroutine
 
+	diverse []uint8 // how many of the first links of a node do not refuse each other, by node
+
 	started  bool                  // the graph has nodes
 	hopeless [len(calibrated)]bool // columns without levels: see horizon
 
@@ -76,6 +78,7 @@ type workerScratch struct {
 	dists      [degree]float32
 	chosen     []uint32
 	tried      []uint32 // chosen, those that refused candidates lately first
+	others     []uint32 // of these, the ones that were not diverse before: see prune
 	point      []float32
 	scores     []float32
 	above      []uint64 // see compare
@@ -205,6 +208,7 @@ func (b *builder) build(opts *Options) error {
 	r.Shuffle(len(b.order), func(i, j int) { b.order[i], b.order[j] = b.order[j], b.order[i] })
 	b.nodes = slices.Repeat([]uint32{none}, b.Len()*b.per)
 	b.nodeBytes = codec.BytesFromU32s(b.nodes)
+	b.diverse = make([]uint8, b.Len())
 	done := 0
 	if opts.Base != nil {
 		fresh, ok, err := b.mergeBase(opts.Base, opts.Rows)
@@ -311,6 +315,7 @@ func (b *builder) insert(nodes []uint32) error {
 		for j, c := range chosen[i] {
 			links[j] = c.to
 		}
+		b.diverse[me] = uint8(len(chosen[i]))
 	}
 	b.started = true
 	return b.answer(slices.Concat(chosen...))
@@ -351,26 +356,46 @@ func (b *builder) answer(choices []choice) error {
 		simd.LoadVector(&w.self, b.record(me))
 		simd.GatherL2(w.dists[:], &w.self, b.records, links[:n])
 		for j, id := range links[:n] {
+			if j < int(b.diverse[me]) {
+				id |= simd.Marked
+			}
 			w.candidates = append(w.candidates, simd.Neighbour{ID: id, Dist: w.dists[j]})
 		}
-		sortNeighbours(w.candidates)
 		for j := range links {
 			links[j] = none
 		}
-		w.chosen = w.chosen[:0]
-		b.choose(w, w.candidates, degree)
-		copy(links[:], w.chosen)
+		b.prune(w)
+		b.diverse[me] = uint8(copy(links[:], w.chosen))
 		return nil
 	})
 }
 
-func sortNeighbours(e []simd.Neighbour) {
-	slices.SortFunc(e, func(x, y simd.Neighbour) int {
+// prune chooses among w.candidates the links of a node. Marked ones are diverse: none of them
+// refuses another, so they are compared with the others only.
+func (b *builder) prune(w *workerScratch) {
+	slices.SortFunc(w.candidates, func(x, y simd.Neighbour) int {
 		if c := cmp.Compare(x.Dist, y.Dist); c != 0 { // nearly always
 			return c
 		}
-		return cmp.Compare(x.ID, y.ID)
+		return cmp.Compare(x.ID&^simd.Marked, y.ID&^simd.Marked)
 	})
+	w.chosen, w.tried, w.others = w.chosen[:0], w.tried[:0], w.others[:0]
+	for _, c := range w.candidates {
+		if len(w.chosen) == degree {
+			break
+		}
+		against, diverse := w.tried, c.ID >= simd.Marked
+		if c.ID &^= simd.Marked; diverse {
+			against = w.others
+		}
+		if b.refused(w, c, against) {
+			continue
+		}
+		w.chosen, w.tried = append(w.chosen, c.ID), append(w.tried, c.ID)
+		if !diverse {
+			w.others = append(w.others, c.ID)
+		}
+	}
 }
 
 // choose selects neighbours of a node from candidates, which are sorted by their distance from it,
@@ -379,30 +404,39 @@ func sortNeighbours(e []simd.Neighbour) {
 func (b *builder) choose(w *workerScratch, candidates []simd.Neighbour, limit int) []simd.Neighbour {
 	kept := candidates[:0]
 	w.tried = append(w.tried[:0], w.chosen...)
-next:
 	for _, c := range candidates {
 		if len(w.chosen) >= limit {
 			break
 		}
-		c.ID &^= simd.Marked
-		simd.LoadVector(&w.other, b.record(c.ID))
-		const step = 4
-		for lo := 0; lo < len(w.tried); lo += step {
-			ids := w.tried[lo:min(lo+step, len(w.tried))]
-			simd.GatherCachedL2(w.dists[:], &w.other, b.records, ids)
-			for i, d := range w.dists[:len(ids)] {
-				if alpha*d < c.Dist {
-					half := (lo + i) / 2
-					w.tried[lo+i], w.tried[half] = w.tried[half], w.tried[lo+i]
-					continue next
-				}
-			}
+		if c.ID &^= simd.Marked; b.refused(w, c, w.tried) {
+			continue
 		}
 		kept = append(kept, c)
-		w.chosen = append(w.chosen, c.ID)
-		w.tried = append(w.tried, c.ID)
+		w.chosen, w.tried = append(w.chosen, c.ID), append(w.tried, c.ID)
 	}
 	return kept
+}
+
+// refused reports whether a candidate is nearer to one of some neighbours than to the node. It
+// moves that one forward: others are likely to be near it too.
+func (b *builder) refused(w *workerScratch, c simd.Neighbour, neighbours []uint32) bool {
+	if len(neighbours) == 0 {
+		return false
+	}
+	simd.LoadVector(&w.other, b.record(c.ID))
+	const step = 4
+	for lo := 0; lo < len(neighbours); lo += step {
+		ids := neighbours[lo:min(lo+step, len(neighbours))]
+		simd.GatherCachedL2(w.dists[:], &w.other, b.records, ids)
+		for i, d := range w.dists[:len(ids)] {
+			if alpha*d < c.Dist {
+				half := (lo + i) / 2
+				neighbours[lo+i], neighbours[half] = neighbours[half], neighbours[lo+i]
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // connect links every node that cannot be reached from the entry points to another node, or puts it
