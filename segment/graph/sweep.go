@@ -73,20 +73,22 @@ func (b *builder) newSweep(trials []trial, columns []int, score scoreFunc) *swee
 	return s
 }
 
-// widestWalk returns the widest beam that can be worth while beside scans of the sketches, 0 if
-// there are none. Most walks with a stopping ratio expand a part of their beam.
+// widestWalk returns the widest beam that can be worth while beside a scan of the sketches that
+// finds nearly everything, 0 if there are none. Most walks with a stopping ratio expand a part of
+// their beam.
 func (b *builder) widestWalk(trials []trial, columns []int) (most int) {
 	for _, c := range columns {
 		if !b.stages(c) || !b.head.sketched {
 			return 0
 		}
-		var usual moments
-		for i := range trials {
-			if t := &trials[i]; t.kind == likeRows {
-				usual.add(t.scanned[c][len(sketchDeviations)-1], 1)
+		usual := float32(0)
+		for _, scan := range b.sketchScans(trials, c) { // the fewest deviations first
+			l := scan.level(trials)
+			if usual = l.usual; l.recall >= enough {
+				break
 			}
 		}
-		most = max(most, widerThanScan*int(usual.nodes/usual.n), 2*calibrated[c], leastWidest)
+		most = max(most, widerThanScan*int(usual), 2*calibrated[c], leastWidest)
 	}
 	return most
 }
