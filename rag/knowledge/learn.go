@@ -11,6 +11,7 @@ import (
 	"os"
 	slashpath "path"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/vecbolt/vecbolt/db"
@@ -118,6 +119,9 @@ func inside(dir, path string) (string, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return joined, nil // its files are removed from the base
 	}
+	if namesNoFile(err) {
+		return "", fmt.Errorf("%w: %.100q names no file", ErrConfig, path)
+	}
 	root, err2 := filepath.EvalSymlinks(dir)
 	if err = errors.Join(err, err2); err != nil {
 		return "", fmt.Errorf("knowledge: %w", err)
@@ -126,6 +130,12 @@ func inside(dir, path string) (string, error) {
 		return "", outside
 	}
 	return joined, nil
+}
+
+// namesNoFile reports whether the system says that no file can have a path: a name is too long or
+// has a zero byte, or a file stands where a directory should.
+func namesNoFile(err error) bool {
+	return errors.Is(err, syscall.ENAMETOOLONG) || errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOTDIR)
 }
 
 // learnt reports whether a base contains a file, or files below a directory, whether or not they
