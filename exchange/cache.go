@@ -193,8 +193,12 @@ func (s *cacheSource) read(f cacheFile, buf *[]byte, scratch *[]float32) (*Impor
 		return nil, err
 	}
 	if ok {
-		doc.Document.Text = text
+		doc.Document.Text = text.text
 		doc.Carries |= db.WithText
+	}
+	if text.metadata != nil && !f.sidecar {
+		doc.Document.Metadata = text.metadata
+		doc.Carries |= db.WithMetadata
 	}
 	return doc, nil
 }
@@ -285,12 +289,19 @@ func isHex(s string) bool {
 
 // texts finds the texts of cached vectors. The cache itself holds vectors only.
 type texts struct {
-	byKey map[string]string
+	byKey map[string]cachedText
 	dir   string
 }
 
-// openTexts reads a JSONL file of objects with a text and its key ("key", "id" or "name"), or opens
-// a directory of text files that are named like the vectors, with or without .txt.
+// A cachedText is the text of a cached vector. Its metadata is nil where none is known.
+type cachedText struct {
+	text     string
+	metadata map[string]any
+}
+
+// openTexts reads a JSONL file of objects with a text, its key ("key", "id" or "name") and perhaps
+// metadata, or opens a directory of text files that are named like the vectors, with or without
+// .txt.
 func openTexts(name string) (texts, error) {
 	if name == "" {
 		return texts{}, nil
@@ -302,7 +313,7 @@ func openTexts(name string) (texts, error) {
 	if info.IsDir() {
 		return texts{dir: name}, nil
 	}
-	t := texts{byKey: map[string]string{}}
+	t := texts{byKey: map[string]cachedText{}}
 	err = eachLine(name, func(n int64, line []byte) error {
 		if isBlank(line) {
 			return nil
@@ -312,9 +323,13 @@ func openTexts(name string) (texts, error) {
 			return locate(err, name, n)
 		}
 		text, ok := m["text"].(string)
+		about, isMap := m["metadata"].(map[string]any)
+		if m["metadata"] != nil && !isMap {
+			return &FormatError{Name: name, Line: n, Err: errors.New("metadata: want an object")}
+		}
 		for _, field := range []string{"key", "id", "name"} {
 			if key, isKey := m[field].(string); ok && isKey {
-				t.byKey[key] = text
+				t.byKey[key] = cachedText{text, about}
 				return nil
 			}
 		}
@@ -324,7 +339,7 @@ func openTexts(name string) (texts, error) {
 }
 
 // of returns the text for the vector with an id.
-func (t texts) of(id string) (text string, ok bool, err error) {
+func (t texts) of(id string) (text cachedText, ok bool, err error) {
 	base := path.Base(id)
 	if t.byKey != nil {
 		for _, key := range []string{id, base, strings.TrimSuffix(base, ".txt")} {
@@ -332,19 +347,19 @@ func (t texts) of(id string) (text string, ok bool, err error) {
 				return text, true, nil
 			}
 		}
-		return "", false, nil
+		return text, false, nil
 	}
 	if t.dir == "" {
-		return "", false, nil
+		return text, false, nil
 	}
 	for _, name := range []string{id, id + ".txt", base, base + ".txt"} {
 		b, err := vfs.ReadFile(filepath.Join(t.dir, filepath.FromSlash(name)))
 		if err == nil {
-			return string(b), true, nil
+			return cachedText{text: string(b)}, true, nil
 		}
 		if !errors.Is(err, fs.ErrNotExist) {
-			return "", false, err
+			return text, false, err
 		}
 	}
-	return "", false, nil
+	return text, false, nil
 }

@@ -328,6 +328,38 @@ func TestEmptyCellsOfCSV(t *testing.T) {
 	}
 }
 
+// TestMetadataBesideTexts: the lines of texts may carry the metadata of vectors without a sidecar.
+func TestMetadataBesideTexts(t *testing.T) {
+	dir, texts := t.TempDir(), filepath.Join(t.TempDir(), "texts.jsonl")
+	for _, name := range []string{"both", "line", "none", "null"} {
+		write(t, filepath.Join(dir, name), "[1,2]")
+	}
+	write(t, filepath.Join(dir, "both"+sidecarSuffix), `{"from":"sidecar"}`)
+	write(t, texts, `{"key":"both","text":"a","metadata":{"from":"line"}}
+{"id":"line","text":"b","metadata":{"from":"line","n":1,"tags":["x"]}}
+{"key":"none","text":"c"}
+{"key":"null","text":"d","metadata":null}
+`)
+	c := open(t, 0)
+	if r := importAll(t, c, dir, &OpenOptions{Texts: texts}); r.Added != 4 {
+		t.Errorf("%+v", r)
+	}
+	want := []db.Document{
+		{ID: "both", Vector: []float32{1, 2}, Text: "a", Metadata: db.Metadata{"from": "sidecar"}},
+		{ID: "line", Vector: []float32{1, 2}, Text: "b",
+			Metadata: db.Metadata{"from": "line", "n": int64(1), "tags": []any{"x"}}},
+		{ID: "none", Vector: []float32{1, 2}, Text: "c"},
+		{ID: "null", Vector: []float32{1, 2}, Text: "d"},
+	}
+	if diff := cmp.Diff(want, documents(t, c)); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	write(t, texts, `{"key":"none","text":"c","metadata":[1]}`)
+	if _, err := Open(dir, &OpenOptions{Texts: texts}); !errors.Is(err, ErrFormat) {
+		t.Errorf("a list as metadata: %v", err)
+	}
+}
+
 // A cache written by a real run of LangChain.
 func TestRealCache(t *testing.T) {
 	root := filepath.Join("..", "..", "shared", "data", "emb-cache-ada002")

@@ -33,8 +33,8 @@ var formats = []Format{Auto, EmbeddingCache, JSONL, FVecs, BVecs, NPY, CSV, BEIR
 // OpenOptions tune Open. nil is the default.
 type OpenOptions struct {
 	Format Format // empty is Auto
-	// Texts, for an embedding cache, is a JSONL file of {"key", "text"}, or a directory of text
-	// files named like the vectors.
+	// Texts, for an embedding cache, is a JSONL file of {"key", "text", "metadata"}, or a directory
+	// of text files named like the vectors. Metadata are optional, and a sidecar takes their place.
 	Texts string
 	// Metadata, for a file of vectors, is a JSONL file whose line i is the metadata of row i.
 	Metadata string

@@ -54,7 +54,8 @@ type Options struct {
 	Dir string
 
 	// Texts is optional: a JSONL file, or a directory of text files, that maps names of cache files
-	// to texts, because embedding caches do not hold texts. New ignores it.
+	// to texts, because embedding caches do not hold texts. A line of the former may have metadata
+	// as well, for a vector without a sidecar. New ignores it.
 	Texts string
 
 	// Model is the embedding model, if known. A new index stores it; an index that stores another

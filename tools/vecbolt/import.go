@@ -26,7 +26,7 @@ type importCmd struct {
 	collection
 	Source    string          `arg:"" help:"File or directory to import; - for JSON lines from standard input."`
 	Format    exchange.Format `default:"auto" enum:"auto,emb-cache,jsonl,fvecs,bvecs,npy,csv,beir,parquet" placeholder:"FORMAT" help:"One of ${enum}."`
-	Texts     string          `placeholder:"FILE" help:"For an embedding cache: JSON lines {\"key\",\"text\"}, or a directory of texts named like the vectors."`
+	Texts     string          `placeholder:"FILE" help:"For an embedding cache: JSON lines {\"key\",\"text\",\"metadata\"}, or a directory of texts named like the vectors."`
 	Metadata  string          `xor:"rows" placeholder:"FILE" help:"For a file of vectors: JSON lines; line i is the metadata of row i."`
 	Documents string          `xor:"rows" placeholder:"FILE" help:"For a file of vectors: JSON lines; line i is the document of row i (id, text, metadata), as export writes it. A vector in it ends the import."`
 	Wait      bool            `help:"Build the graphs of large collections before the command ends, as compact does."`
