@@ -123,13 +123,19 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.mux.ServeHTTP(w, r)
 }
 
-// Writes reports whether a request modifies data.
+// Writes reports whether a request modifies data. To get or create a collection does not, for a
+// client that a server.Server lets only read.
 func Writes(r *http.Request) bool {
 	if r.Method != http.MethodPost {
 		return r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodOptions
 	}
-	call := r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:]
-	return call != "get" && call != "query"
+	switch r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:] {
+	case "get", "query":
+		return false
+	case "collections":
+		return !rest.Denied(r.Context())
+	}
+	return true
 }
 
 // A handler returns the answer, which is encoded as JSON.

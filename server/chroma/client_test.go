@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/server"
 )
 
@@ -62,6 +63,10 @@ func TestBehindServer(t *testing.T) {
 		{read, "POST", path + "/get", "{}", http.StatusOK},
 		{read, "POST", path + "/query", `{"query_embeddings":[[1,0]]}`, http.StatusOK},
 		{read, "POST", path + "/add", `{"ids":["x"],"embeddings":[[1,0]]}`, http.StatusForbidden},
+		{read, "POST", home, `{"name":"fruits","get_or_create":true}`, http.StatusOK},
+		{read, "POST", home, `{"name":"fruits"}`, http.StatusForbidden},
+		{read, "POST", home, `{"name":"plants","get_or_create":true}`, http.StatusForbidden},
+		{read, "GET", home + "/plants", "", http.StatusNotFound},
 		{read, "POST", path + "/delete", `{"ids":["a"]}`, http.StatusForbidden},
 		{read, "DELETE", path, "", http.StatusForbidden},
 		{write, "POST", path + "/add", `{"ids":["x"],"embeddings":[[1,0]]}`, http.StatusOK},
@@ -75,4 +80,19 @@ func TestBehindServer(t *testing.T) {
 		}
 	}
 	c.ok("GET", path+"/count", "", "4")
+
+	stats, err := vdb.Stats()
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader, err := db.Open(stats.Dir, &db.Options{ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	alone := &client{t, New(reader, nil)}
+	if got := alone.create(`{"name":"fruits","get_or_create":true}`); got != path {
+		t.Errorf("the collection is at %s, want %s", got, path)
+	}
+	alone.fails("POST", home, `{"name":"plants","get_or_create":true}`, http.StatusForbidden, "read-only")
 }

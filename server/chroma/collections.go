@@ -295,6 +295,9 @@ func (a *API) named(s space, name string) (*db.Collection, error) {
 	return c, err
 }
 
+// errDenied is the error for a client that may only read, and needs more.
+var errDenied = rest.Errorf(http.StatusForbidden, "this client may only read, and cannot make a collection")
+
 func (a *API) createCollection(ctx context.Context, r *request) (any, error) {
 	s, err := a.space(ctx, r)
 	if err != nil {
@@ -335,12 +338,20 @@ func (a *API) createCollection(ctx context.Context, r *request) (any, error) {
 		return nil, err
 	}
 	state := state{id, in.Configuration.EmbeddingFunction, in.Schema}
-	c, err := a.db.CreateCollection(ctx, s.prefix()+in.Name, db.Schema{Metric: metric}, state.metadata(user))
-	if errors.Is(err, db.ErrExists) {
-		if !in.GetOrCreate {
-			return nil, exists("collection", in.Name)
+	var c *db.Collection
+	denied := rest.Denied(ctx)
+	if err = errDenied; !denied {
+		c, err = a.db.CreateCollection(ctx, s.prefix()+in.Name, db.Schema{Metric: metric}, state.metadata(user))
+	}
+	there := errors.Is(err, db.ErrExists)
+	switch {
+	case in.GetOrCreate && (there || denied || errors.Is(err, db.ErrReadOnly)):
+		found, missed := a.named(s, in.Name)
+		if missed == nil || there {
+			c, err = found, missed
 		}
-		c, err = a.named(s, in.Name)
+	case there:
+		err = exists("collection", in.Name)
 	}
 	if err != nil {
 		return nil, err

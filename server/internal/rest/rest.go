@@ -246,6 +246,12 @@ func MayWrite(ctx context.Context) bool {
 	return write
 }
 
+// Denied reports whether the server that a request came through has decided that it may not write.
+func Denied(ctx context.Context) bool {
+	write, decided := ctx.Value(mayWrite{}).(bool)
+	return decided && !write
+}
+
 type report struct{}
 
 // WithReport returns a context for a request whose error is passed to fn, with that context.

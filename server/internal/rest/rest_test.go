@@ -93,4 +93,7 @@ func TestAccess(t *testing.T) {
 	if rest.MayWrite(ctx) || rest.MayWrite(rest.WithAccess(ctx, false)) || !rest.MayWrite(rest.WithAccess(ctx, true)) {
 		t.Error("a request may write if and only if the server has said so")
 	}
+	if rest.Denied(ctx) || !rest.Denied(rest.WithAccess(ctx, false)) || rest.Denied(rest.WithAccess(ctx, true)) {
+		t.Error("a request is denied writes if and only if the server has said so")
+	}
 }
