@@ -1049,6 +1049,47 @@ func TestBetweenDuplicates(t *testing.T) {
 	}
 }
 
+// TestNearlyEqualRows searches for copies of a row that differ by less than the codes tell. All of
+// them that may be among the nearest are scored, by walks and by scans of the sketches.
+func TestNearlyEqualRows(t *testing.T) {
+	const copies, others, k = 60, 1500, 10
+	for _, w := range walks {
+		r := rand.New(rand.NewPCG(3, 5))
+		d := &data{dim: w.dim}
+		for range others {
+			d.vecs = append(d.vecs, normal(r, d.dim, 1)...)
+		}
+		page := normal(r, d.dim, 1)
+		near := func() []float32 {
+			v := normal(r, d.dim, 0.005)
+			for j := range v {
+				v[j] += page[j]
+			}
+			return v
+		}
+		for range copies {
+			d.vecs = append(d.vecs, near()...)
+		}
+		g := d.graph(t, fileformat.L2, Options{quiet: true, layout: w.layout})
+		var buf Buffer
+		for _, s := range []Setting{{EF: others + copies}, {EF: k, Within: alwaysBeyond, Beyond: Stage{Deviations: 3}}} {
+			found, scored := 0, 0
+			const queries = 20
+			for range queries {
+				vec := near()
+				hits, stats, err := g.Query(vec).Search(k, s, nil, d.scorer(fileformat.L2, vec), &buf)
+				if err != nil {
+					t.Fatal(err)
+				}
+				found, scored = found+common(hits, exact(fileformat.L2, d, vec, k, nil)), scored+stats.Scored
+			}
+			if found < queries*k*95/100 || scored <= queries*rescored(k) {
+				t.Errorf("%+v, %v: found %d of %d, scored %d", w, s, found, queries*k, scored)
+			}
+		}
+	}
+}
+
 // TestFarIsConfirmed excludes half of the rows, and among them the one that equals the query and is
 // in every sample. Alone it is no reason to give up: a search for one row passes by as many.
 func TestFarIsConfirmed(t *testing.T) {

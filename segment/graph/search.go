@@ -3,6 +3,7 @@ package graph
 import (
 	"cmp"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"math"
 	"slices"
@@ -243,13 +244,38 @@ func (q *Query) run(k int, s, widest Stage, fewRatio float32, allowed bitset.Set
 	return q.walk(allowed, buf)
 }
 
-// rescored returns how many candidates are scored at most for k results. They are more than k
-// because codes may order near rows wrongly.
+// rescored returns how many candidates a search looks for, for k results. They are more than k
+// because codes may order near rows wrongly: see collect.
 func rescored(k int) int { return k + max(k/2, 10) }
 
-// mostRescored is the multiple of rescored from which on no further node is scored, where rows have
-// duplicates.
+// mostRescored is the multiple of rescored from which on no further node is scored.
 const mostRescored = 4
+
+// inRegisters is the length of a pool up to which it is cheap to keep rows in order.
+const inRegisters = 192
+
+// kept returns how many of the rows that were measured a search for k rows keeps: those that may be
+// scored, as far as that is cheap.
+func (g *Graph) kept(k int) int {
+	return max(rescored(k), g.rank(k), min(mostRescored*rescored(k), inRegisters))
+}
+
+// Codes round every element of both points by up to half of a step. The difference of two distances
+// from a query then has about this standard deviation, in steps: the projections of the errors of
+// two rows, and of the error of the query on the way from one to the other.
+const (
+	roundingDeviation = 0.58
+	roundings         = 3 // standard deviations by which a row may be nearer than by its codes
+)
+
+// blurred returns the squared distance of codes within which a row may be nearer than the given
+// one, at dist.
+func (q *Query) blurred(row uint32, dist float32) float32 {
+	_, tail := q.g.parts(row)
+	step := max(q.point.Scale, math.Float32frombits(binary.LittleEndian.Uint32(tail)))
+	d := math.Sqrt(float64(max(dist, 0))) + float64(roundings*roundingDeviation*float64(step))
+	return float32(d * d)
+}
 
 // beam returns the beam width of a search for k rows: a beam wider than the graph would be empty at
 // its end.
@@ -273,7 +299,7 @@ func (q *Query) start(k int, s Stage, allowed bitset.Set, buf *Buffer) error {
 func (q *Query) startWith(k int, s Stage, allowed bitset.Set, front int, buf *Buffer) error {
 	near := q.g.beam(k, s)
 	if allowed == nil {
-		near = max(rescored(k), q.g.rank(k))
+		near = q.g.kept(k)
 	}
 	buf.start(q.g.Len(), q.g.beam(k, s), near, front)
 	buf.marks = q.g.file != nil
@@ -352,12 +378,13 @@ func (q *Query) goOn(buf *Buffer) error {
 }
 
 // collect leaves the nearest allowed rows in buf.rows and their distances in buf.dists: k rows, and
-// the rows of further nodes that are within the margin, because they may be nearer by their true
-// vectors. Duplicates do not take the places of further nodes: of two rows with many, codes cannot
-// tell which is nearer to a query between them.
+// the rows of some further nodes that are within the margin, because they may be nearer by their
+// true vectors, and of all that codes cannot tell from the k-th. Duplicates do not take the places
+// of further nodes: of two rows with many, codes cannot tell which is nearer to a query between
+// them.
 func (q *Query) collect(k int, allowed bitset.Set, buf *Buffer) (err error) {
 	buf.rows, buf.dists = buf.rows[:0], buf.dists[:0]
-	margin, most := q.g.margin(k), float32(math.MaxFloat32)
+	margin, most, blurred := q.g.margin(k), float32(math.MaxFloat32), float32(0)
 	want := rescored(k)
 	further := want - k // nodes
 	from := q.found(buf)
@@ -368,14 +395,16 @@ func (q *Query) collect(k int, allowed bitset.Set, buf *Buffer) (err error) {
 	q.g.expectDuplicates(found[:min(want, len(found))])
 	for _, e := range found {
 		before := len(buf.rows)
-		if e.Dist > most || before >= mostRescored*want || before >= k && further == 0 {
+		if e.Dist > most || before >= mostRescored*want || before >= k && further <= 0 && e.Dist > blurred {
 			break
 		}
 		for row := e.ID &^ simd.Marked; row != none && len(buf.rows) < before+want; {
 			if row != q.without && (allowed == nil || allowed.Has(int(row))) {
 				buf.rows, buf.dists = append(buf.rows, row), append(buf.dists, e.Dist)
-				if len(buf.rows) == k && margin > 0 {
-					most = margin * e.Dist
+				if len(buf.rows) == k {
+					if blurred = q.blurred(e.ID&^simd.Marked, e.Dist); margin > 0 {
+						most = margin * e.Dist
+					}
 				}
 			}
 			if row, err = q.g.duplicate(row); err != nil {

@@ -350,7 +350,7 @@ func (q *Query) keepMeasured(k int, allowed bitset.Set, b *Buffer) error {
 	case allowed != nil:
 		found := append(b.sketch.found[:0], p.rows...)
 		b.sketch.found = found
-		b.near.reset(max(rescored(k), q.g.rank(k)), 0)
+		b.near.reset(q.g.kept(k), 0)
 		for _, e := range found {
 			if ok, err := q.g.anyAllowed(e.ID&^simd.Marked, allowed); err != nil {
 				return err
