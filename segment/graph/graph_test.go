@@ -1072,7 +1072,8 @@ func TestNearlyEqualRows(t *testing.T) {
 		}
 		g := d.graph(t, fileformat.L2, Options{quiet: true, layout: w.layout})
 		var buf Buffer
-		for _, s := range []Setting{{EF: others + copies}, {EF: k, Within: alwaysBeyond, Beyond: Stage{Deviations: 3}}} {
+		scan := Setting{EF: k, Within: alwaysBeyond, Beyond: Stage{Deviations: 3}}
+		for _, s := range []Setting{{EF: others + copies}, scan} {
 			found, scored := 0, 0
 			const queries = 20
 			for range queries {
@@ -1086,6 +1087,37 @@ func TestNearlyEqualRows(t *testing.T) {
 			if found < queries*k*95/100 || scored <= queries*rescored(k) {
 				t.Errorf("%+v, %v: found %d of %d, scored %d", w, s, found, queries*k, scored)
 			}
+		}
+	}
+}
+
+// TestFrontOfNearlyEqualRows: a beam that keeps only its front in order, as searches do, finds the
+// rows that one finds which keeps all in order, as the calibration does.
+func TestFrontOfNearlyEqualRows(t *testing.T) {
+	const copies, others, k = 400, 1500, 10
+	r := rand.New(rand.NewPCG(3, 6))
+	page := normal(r, 24, 1)
+	d := &data{dim: len(page)}
+	for range others {
+		d.vecs = append(d.vecs, normal(r, d.dim, 1)...)
+	}
+	for range copies {
+		for _, v := range page {
+			d.vecs = append(d.vecs, v+float32(0.005*r.NormFloat64()))
+		}
+	}
+	g := d.graph(t, fileformat.L2, Options{quiet: true, layout: plain})
+	s := Setting{EF: 500, StopRatio: 1.02}
+	var front, whole Buffer
+	for range 20 {
+		q := g.Query(d.row(others + r.IntN(copies)))
+		got, _, err := q.Find(k, s, nil, &front)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = errors.Join(q.startWith(k, s.stage(), nil, 0, &whole), q.walk(nil, &whole), q.collect(k, nil, &whole))
+		if err != nil || !slices.Equal(got, whole.rows) || len(got) <= rescored(k) {
+			t.Errorf("%d rows with a front, %d without, %v", len(got), len(whole.rows), err)
 		}
 	}
 }

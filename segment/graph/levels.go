@@ -67,11 +67,14 @@ func levelOf(trials []trial, column int, s Setting, of func(t *trial) *outcome) 
 }
 
 // easyKinds returns the kinds of trials that are far from deciding what any of these levels
-// promises: they miss much less than the kind that does.
+// promises: they miss much less than the kind that does. There are none if no level tells.
 func easyKinds(levels []level) (easy [kinds]bool) {
+	some := slices.DeleteFunc(slices.Clone(levels), func(l level) bool {
+		return l.recall < decided || l.recall >= enough
+	})
 	for k := likeRows + 1; k < kinds; k++ {
-		easy[k] = !slices.ContainsFunc(levels, func(l level) bool {
-			return l.recall >= decided && l.recall < enough && 1-l.recalls[k] > decisive*(1-l.recall)
+		easy[k] = len(some) > 0 && !slices.ContainsFunc(some, func(l level) bool {
+			return 1-l.recalls[k] > decisive*(1-l.recall)
 		})
 	}
 	return easy

@@ -391,6 +391,9 @@ func (q *Query) collect(k int, allowed bitset.Set, buf *Buffer) (err error) {
 	found := from.rows
 	if from == &buf.pool { // only rows within the beam count as found
 		found = found[:min(buf.ef, len(found))]
+		if front := q.g.front(k); front > 0 && allowed == nil { // whether more are in order or not
+			found = found[:min(front, len(found))]
+		}
 	}
 	q.g.expectDuplicates(found[:min(want, len(found))])
 	for _, e := range found {

@@ -36,6 +36,10 @@ type synthesizer struct {
 	places []place // of the first of these, crowded ones first
 
 	populous []place // the same, those with the most rows around them first
+
+	centre []float32   // mean of the sample
+	strong [][]float32 // directions in which rows differ most: see remainder
+	taken  int         // rows of the sample that these are of
 }
 
 // A place is where a row lies among others.
@@ -157,6 +161,8 @@ func (s *synthesizer) query(k kind, i int) ([]float32, error) {
 		return s.between(s.places, first, first, 0.5)
 	case anywhere:
 		return s.direction()
+	case weakDirections:
+		return s.remainder(), nil
 	default:
 		v, err := s.pick()
 		for j := range v {
@@ -344,6 +350,83 @@ func (s *synthesizer) direction() ([]float32, error) {
 		v[j] = float32(max(-math.MaxFloat32, min(float64(v[j])*times, math.MaxFloat32)))
 	}
 	return v, err
+}
+
+// Parameters of remainder.
+const (
+	mostStrong = 192  // rows whose directions are taken at most
+	leastLeft  = 1e-3 // part of the length below which what is left is rounding
+)
+
+// remainder returns what is left of a row of the sample without the directions of others, as far
+// from the mean as the row. Where rows have no further directions, it returns a row.
+func (s *synthesizer) remainder() []float32 {
+	if s.centre == nil {
+		s.findStrong()
+	}
+	var row []float32
+	for range 4 {
+		row = s.sample[s.taken+s.rng.IntN(len(s.sample)-s.taken)].vec
+		x := s.fromCentre(row)
+		length, left := s.withoutStrong(x)
+		if !(left > leastLeft*length) {
+			continue
+		}
+		for i := range x {
+			x[i] = float32(float64(s.centre[i]) + float64(length/left*float64(x[i])))
+		}
+		if simd.Finite(x) { // or the rows are as long as float32 permits
+			return x
+		}
+	}
+	return slices.Clone(row)
+}
+
+// findStrong sets the mean of the sample, and directions at right angles that its first rows have
+// from there: half of all, at most.
+func (s *synthesizer) findStrong() {
+	sums := make([]float64, s.Dim())
+	for _, p := range s.sample {
+		for i, v := range p.vec {
+			sums[i] += float64(v) / float64(len(s.sample))
+		}
+	}
+	s.centre = make([]float32, len(sums))
+	for i, v := range sums {
+		s.centre[i] = float32(v)
+	}
+	s.taken = min(len(s.sample)/2, s.Dim()/2, mostStrong)
+	for _, p := range s.sample[:s.taken] {
+		x := s.fromCentre(p.vec)
+		if length, left := s.withoutStrong(x); left > leastLeft*length {
+			for i := range x {
+				x[i] = float32(float64(x[i]) / left)
+			}
+			s.strong = append(s.strong, x)
+		}
+	}
+}
+
+// withoutStrong takes from x its parts along the strong directions, and returns its length before
+// and after.
+func (s *synthesizer) withoutStrong(x []float32) (before, after float64) {
+	before = math.Sqrt(simd.Dot64(x, x))
+	for _, y := range s.strong {
+		along := simd.Dot64(x, y)
+		for i := range x {
+			x[i] = float32(float64(x[i]) - float64(along*float64(y[i])))
+		}
+	}
+	return before, math.Sqrt(simd.Dot64(x, x))
+}
+
+// fromCentre returns a vector less the mean of the sample.
+func (s *synthesizer) fromCentre(x []float32) []float32 {
+	y := make([]float32, len(x))
+	for i := range y {
+		y[i] = x[i] - s.centre[i]
+	}
+	return y
 }
 
 // axis returns a vector as long as a random row, along one axis.

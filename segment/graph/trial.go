@@ -32,6 +32,7 @@ const (
 	meansLonely                 // means of five rows of such a region
 	betweenTight                // between two rows in places where rows are nearest to each other
 	anywhere                    // all directions alike, even those that the rows hardly use; for L2 as long as a row
+	weakDirections              // what other rows leave of a row: directions in which rows differ least, as long as it
 	popular                     // sparse rows that keep the element in which rows are largest
 	single                      // as long as a row, along one axis; only where many elements are zero
 	opposite                    // rows times -1; not for L2, which has no opposite directions
@@ -44,8 +45,8 @@ const (
 var sampled = [kinds]int{likeRows: 240, meansOfFew: 90, meansOfMany: 90, perturbed: 90, sparse: 90,
 	midpoints: 160, lonelyMidpoints: 90, mixedMidpoints: 160, central: 90, extrapolated: 90, noisy: 90,
 	nearCrowded: 90, nearLonely: 90, nearby: 90, insidePopulous: 90, meansPopulous: 90, betweenPopulous: 90,
-	nearPopulous: 90, insideLonely: 90, meansLonely: 90, betweenTight: 90, anywhere: 90, popular: 90, single: 90,
-	opposite: 90}
+	nearPopulous: 90, insideLonely: 90, meansLonely: 90, betweenTight: 90, anywhere: 90, weakDirections: 90,
+	popular: 90, single: 90, opposite: 90}
 
 // An outcome is the state of a search at the point where a setting would end it.
 type outcome struct {

@@ -27,11 +27,15 @@ test reads them:
                             what lies inside and between the largest ones, and beside small ones
     loose.l2                30,000 vectors of 128 dimensions in 300 clusters; one has a seventh of the
                             rows, farther apart, and queries lie inside it and beside others
+    windows.l2              30,000 windows of 256 steps of a random walk, of mean 0 and deviation 1; sines,
+                            and what many windows have little of
     lengths.dot             40,000 vectors of 96 dimensions in 200 groups, of lengths from 0.01 to
                             100 by a lognormal law; the centres of groups, and what lies near them
     words50k                the 50,000 most frequent words of --glove, a directory with base.fvecs and
                             base.txt; rarer words, and averages as above
     sections                --bge, a directory with base.fvecs and query.fvecs, as it is
+    pages                   the same, and 600 copies, nearly equal, of six of its rows; further copies,
+                            and what lies between copies and beside them
     code                    functions of Python's standard library, embedded by --embed with the
                             command --vecbolt; asked by their first sentences of documentation
     prose                   paragraphs of Python's documentation, likewise; asked by their first
@@ -247,6 +251,49 @@ def loose(folder):
     write(folder / "loose.l2", "q-nearer to tight ones", 0.35 * some(wide) + 0.65 * some(tight))
 
 
+def windows(folder):
+    random = numpy.random.default_rng(29)
+    path = numpy.cumsum(random.standard_normal(32_000))
+
+    def scaled(x):
+        return (x - x.mean(1, keepdims=True)) / x.std(1, keepdims=True)
+
+    all_windows = scaled(numpy.lib.stride_tricks.sliding_window_view(path, 256)[random.permutation(31_000)])
+    base, query = all_windows[QUERIES:], all_windows[:QUERIES]
+    time = numpy.linspace(0, 1, 256)
+    waves = random.uniform(0.5, 8, (QUERIES, 1)) * time + random.random((QUERIES, 1))
+    strong = numpy.linalg.qr(base[random.integers(len(base), size=128)].T)[0]
+    write(folder / "windows.l2", "base", base)
+    write(folder / "windows.l2", "query", query)
+    write(folder / "windows.l2", "q-sines", scaled(numpy.sin(2 * numpy.pi * waves)))
+    write(folder / "windows.l2", "q-without half of the directions", scaled(query - query @ strong @ strong.T))
+    write(folder / "windows.l2", "q-noisy", scaled(query + 0.3 * random.standard_normal(query.shape)))
+    write(folder / "windows.l2", "q-halves of two", scaled(numpy.hstack([query[:, :128], query[::-1, 128:]])))
+
+
+def pages(folder, bge):
+    random = numpy.random.default_rng(30)
+
+    def unit_rows(x):
+        return x / numpy.linalg.norm(x, axis=1, keepdims=True)
+
+    texts = unit_rows(read(bge / "base.fvecs"))
+    six = texts[random.permutation(len(texts))[:6]]
+
+    def near(count, noise):
+        return unit_rows(six[random.integers(6, size=count)] + noise / 384**0.5 * random.standard_normal((count, 384)))
+
+    made = near(600, 0.01)
+    some = lambda x: x[random.integers(len(x), size=QUERIES)]
+    write(folder / "pages", "base", numpy.vstack([texts, made]))
+    write(folder / "pages", "query", read(bge / "query.fvecs")[:QUERIES])
+    write(folder / "pages", "q-further copies", near(QUERIES, 0.01))
+    write(folder / "pages", "q-farther copies", near(QUERIES, 0.3))
+    write(folder / "pages", "q-mostly a copy", 0.8 * some(made) + 0.2 * some(texts))
+    write(folder / "pages", "q-between a copy and a text", some(made) + some(texts))
+    write(folder / "pages", "q-between copies", some(made) + some(made))
+
+
 def lengths(folder):
     random = numpy.random.default_rng(21)
     centres = random.standard_normal((200, 96))
@@ -395,12 +442,13 @@ def main():
     parser.add_argument("--strange", nargs="+", default=[], metavar="SET",
                         help="directories of FOLDER that get further queries")
     args = parser.parse_args()
-    made = digits, words350k, groups, bits, counts, copies, unit, unequal, zipf, loose, lengths
+    made = digits, words350k, groups, bits, counts, copies, unit, unequal, zipf, loose, windows, lengths
     makers = {m.__name__: lambda m=m: m(args.folder) for m in made}
     if args.glove:
         makers["words50k"] = lambda: words50k(args.folder, args.glove)
     if args.bge:
         makers["sections"] = lambda: [write(args.folder / "sections", n, read(args.bge / (n + ".fvecs"))) for n in ("base", "query")]
+        makers["pages"] = lambda: pages(args.folder, args.bge)
     if args.embed:
         makers["code"] = lambda: code_and_prose(args.folder, args)
     for name in args.names or ([] if args.strange else makers):
