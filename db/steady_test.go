@@ -319,23 +319,17 @@ func TestCompactionKeepsServing(t *testing.T) {
 func fillSegments(t *testing.T, c *Collection, sizes ...int) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(2, 9))
-	for _, n := range sizes {
-		flushRows(t, c, rng, n)
+	for s, n := range sizes {
+		docs := make([]Document, n)
+		for i, v := range randomVectors(rng, n, must(c.Info()).Schema.Dim) {
+			docs[i] = Document{ID: fmt.Sprint(s, i), Vector: v}
+		}
+		upsert(t, c, docs...)
+		if err := c.db.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if _, err := c.db.engine.MakeDerived(t.Context(), engine.ByCompact, 0); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// flushRows writes a segment of random vectors.
-func flushRows(t *testing.T, c *Collection, rng *rand.Rand, rows int) {
-	t.Helper()
-	docs := make([]Document, rows)
-	for i, v := range randomVectors(rng, rows, must(c.Info()).Schema.Dim) {
-		docs[i] = Document{ID: fmt.Sprint(len(c.db.engine.Segments), i), Vector: v}
-	}
-	upsert(t, c, docs...)
-	if err := c.db.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -383,64 +377,6 @@ func TestCompactSettled(t *testing.T) {
 			}
 			if n := must(vdb.Stats()).Collections[0].Uncoded; n > 0 {
 				t.Errorf("%d rows without codes", n)
-			}
-			check(t, vdb)
-		})
-	}
-}
-
-// In an idle database, segments are merged before the graphs that are due are built, if most rows
-// have one. Where the merge failed, the graphs come first.
-func TestMergeBeforeGraphs(t *testing.T) {
-	const dim, graph, age = 2, 100, time.Nanosecond
-	for _, test := range []struct {
-		what      string
-		with, due []int // rows of the segments with and without a graph
-		fails     bool
-		want      int // graphs that are built
-		merged    bool
-	}{
-		{what: "most rows have a graph", with: []int{300}, due: []int{100, 120}, merged: true},
-		{what: "most rows have none", with: []int{110}, due: []int{200}, want: 1, merged: true},
-		{what: "the graph is too large", with: []int{120, 64*220 + 1}, due: []int{100}, merged: true},
-		{what: "the merge fails", with: []int{300}, due: []int{100, 120}, fails: true, want: 2},
-	} {
-		t.Run(test.what, func(t *testing.T) {
-			var full atomic.Bool
-			vdb := open(t, t.TempDir(), &Options{Sync: SyncNever, Compaction: Manual, codedBytes: 1, graphSize: graph * dim,
-				hook: func(op vfs.Op) error {
-					if full.Load() && op.Kind == vfs.OpCreate && strings.HasPrefix(op.Name, engine.TmpDir) {
-						return syscall.ENOSPC
-					}
-					return nil
-				}})
-			c := collection(t, vdb, "c", Schema{Dim: dim})
-			fillSegments(t, c, test.with...)
-			rng := rand.New(rand.NewPCG(2, 10))
-			for _, n := range test.due {
-				flushRows(t, c, rng, n)
-			}
-			graphs := func() int { return must(vdb.Stats()).Collections[0].Graphs }
-			if test.fails {
-				full.Store(true)
-				if _, err := vdb.engine.CompactSettled(t.Context(), age); err == nil {
-					t.Error("a full disk takes the new segment")
-				}
-				full.Store(false)
-			}
-			before := graphs()
-			if _, err := vdb.engine.MakeDerived(t.Context(), engine.ByCompact, age); err != nil {
-				t.Fatal(err)
-			}
-			if built := graphs() - before; built != test.want {
-				t.Errorf("%d graphs were built, want %d", built, test.want)
-			}
-			if _, err := vdb.engine.CompactSettled(t.Context(), age); err != nil {
-				t.Fatal(err)
-			}
-			s := must(vdb.Stats()).Collections[0]
-			if merged := s.Segments < len(test.with)+len(test.due); merged != test.merged || merged && s.Graphs != s.Segments {
-				t.Errorf("%d segments, %d graphs", s.Segments, s.Graphs)
 			}
 			check(t, vdb)
 		})

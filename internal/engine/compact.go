@@ -216,18 +216,13 @@ func (db *Engine) CompactSettled(ctx context.Context, age time.Duration) (next t
 			}
 		}
 		jobs[0].whole = true
-		err := db.CompactPart(ctx, jobs[0])
-		took := time.Since(start)
-		if err != nil {
-			took = max(took, failedMerge)
-		}
-		if all {
-			db.rest(took)
-		}
-		db.Background.wakeDerive()
-		if err != nil {
+		if err := db.CompactPart(ctx, jobs[0]); err != nil {
 			return 0, err
 		}
+		if all {
+			db.rest(time.Since(start))
+		}
+		db.Background.wakeDerive()
 	}
 	return 0, nil
 }
@@ -286,62 +281,36 @@ const (
 	// restFactor: after such a merge there is a rest of this many times its duration. So they take
 	// a twentieth of the time at most, however often a few rows are written.
 	restFactor = 20
-	// failedMerge: the rest after one that failed is as if it had taken this long at least. The
-	// graphs that waited for it are built then.
-	failedMerge = 3 * time.Second
 )
 
-// rest postpones the next merge of idleVictims after one that took this long.
-func (db *Engine) rest(took time.Duration) {
-	db.CommitMu.Lock()
-	defer db.CommitMu.Unlock()
-	db.rested = time.Now().Add(restFactor * took)
-}
+// rest postpones the next merge of idleVictims after one that took this long. compactMu is held.
+func (db *Engine) rest(took time.Duration) { db.rested = time.Now().Add(restFactor * took) }
 
-// untilIdle returns the time until idleVictims may be merged, 0 or less if that is now.
+// untilIdle returns the time until idleVictims may be merged, 0 or less if that is now. compactMu
+// is held.
 func (db *Engine) untilIdle(age time.Duration) time.Duration {
 	db.CommitMu.Lock()
 	defer db.CommitMu.Unlock()
 	return max(age-time.Since(db.lastWrite), time.Until(db.rested))
 }
 
-// mergesSoon reports whether idleVictims is about to take a segment whose graph is due. A graph of
-// its own would serve only until then, and would delay the merge.
-func (db *Engine) mergesSoon(s *OpenSegment, age time.Duration) bool {
-	if age == 0 || db.untilIdle(age) > 0 {
-		return false
-	}
-	for _, job := range db.Plan(func(group []victim) []victim { return idleVictims(group, age) }) {
-		if slices.ContainsFunc(job.Victims, func(v victim) bool { return v.OpenSegment == s }) {
-			return true
-		}
-	}
-	return false
-}
-
 // idleVictims chooses from segments sorted by rows: all up to the largest that the smaller ones are
-// worth. A search then has one graph to visit instead of several. Where most rows have no graph
-// yet, theirs come first: they serve while the segments are merged.
+// worth. A search then has one graph to visit instead of several.
 func idleVictims(group []victim, age time.Duration) []victim {
 	least, ok := graphRows(group)
 	if !ok {
 		return nil
 	}
 	group = slices.DeleteFunc(slices.Clone(group), func(v victim) bool { return v.Info.Size >= wholeBytes })
-	last, rows, due := 0, 0, 0
+	last, rows := 0, 0
 	for i, v := range group {
-		if time.Since(v.made) < age {
-			return nil
-		}
-		if v.Graph != nil && v.Graph.Get() == nil {
-			due += v.live()
+		if time.Since(v.made) < age || v.Graph != nil && v.Graph.Get() == nil {
+			return nil // its graph is due, and serves while the segments are merged
 		}
 		if v.Graph != nil && rows*strayShare >= least && v.live() <= idleFactor*rows {
 			last = i
 		}
-		if rows += v.live(); i == last && 2*due > rows {
-			last = 0
-		}
+		rows += v.live()
 	}
 	if last == 0 {
 		return nil

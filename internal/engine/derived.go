@@ -532,9 +532,6 @@ func (db *Engine) makeDerived(ctx context.Context, first, last stage, age time.D
 					next = max(next, wait)
 					continue
 				}
-				if now == ByCompact && db.mergesSoon(s, age) {
-					continue
-				}
 				err := vfs.Catch(d.File(), func() error {
 					return db.Guard(func() error { return d.make(ctx, replace) })
 				})

@@ -53,7 +53,7 @@ type Engine struct {
 
 	// compactMu is held during a compaction. It is taken before all others.
 	compactMu sync.Mutex
-	rested    time.Time // when idleVictims may be merged again; guarded by CommitMu
+	rested    time.Time // when idleVictims may be merged again; guarded by compactMu
 
 	// Mu guards the fields below. It is held only briefly.
 	Mu      sync.Mutex
