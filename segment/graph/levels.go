@@ -67,7 +67,7 @@ func levelOf(trials []trial, column int, s Setting, of func(t *trial) *outcome) 
 }
 
 // easyKinds returns the kinds of trials that are far from deciding what any of these levels
-// promises: they miss much less than the kind that does. There are none if no level tells.
+// promises: they miss much less than the kind that does. If no level tells, no kind is easy.
 func easyKinds(levels []level) (easy [kinds]bool) {
 	some := slices.DeleteFunc(slices.Clone(levels), func(l level) bool {
 		return l.recall < decided || l.recall >= enough

@@ -74,7 +74,7 @@ func (b *builder) newSweep(trials []trial, columns []int, score scoreFunc) *swee
 }
 
 // widestWalk returns the widest beam that can be worth while beside a scan of the sketches that
-// finds nearly everything, 0 if there are none. Most walks with a stopping ratio expand a part of
+// finds nearly everything, 0 without sketches. Most walks with a stopping ratio expand a part of
 // their beam.
 func (b *builder) widestWalk(trials []trial, columns []int) (most int) {
 	for _, c := range columns {
