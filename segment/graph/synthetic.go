@@ -95,7 +95,8 @@ func (b *builder) queries(rows codes.Source) (all []trial, err error) {
 		last = single
 	}
 	for k := meansOfFew; k <= last; k++ {
-		if k == single && float64(zeros) < manyZeros*float64(len(picks)*b.Dim()) {
+		if k == single && float64(zeros) < manyZeros*float64(len(picks)*b.Dim()) ||
+			k == weakDirections && b.head.ident.Metric == fileformat.Dot {
 			continue
 		}
 		for i := range sampled[k] {
@@ -355,11 +356,11 @@ func (s *synthesizer) direction() ([]float32, error) {
 // Parameters of remainder.
 const (
 	mostStrong = 192  // rows whose directions are taken at most
-	leastLeft  = 1e-3 // part of the length below which what is left is rounding
+	leastLeft  = 1e-3 // part of the length below which the rest is rounding
 )
 
-// remainder returns what is left of a row of the sample without the directions of others, as far
-// from the mean as the row. Where rows have no further directions, it returns a row.
+// remainder returns a row of the sample without the directions of others, as far from the mean as
+// before. Where rows have no further directions, it returns a row.
 func (s *synthesizer) remainder() []float32 {
 	if s.centre == nil {
 		s.findStrong()

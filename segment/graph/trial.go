@@ -32,7 +32,7 @@ const (
 	meansLonely                 // means of five rows of such a region
 	betweenTight                // between two rows in places where rows are nearest to each other
 	anywhere                    // all directions alike, even those that the rows hardly use; for L2 as long as a row
-	weakDirections              // what other rows leave of a row: directions in which rows differ least, as long as it
+	weakDirections              // rows without the directions in which rows differ most; not for Dot
 	popular                     // sparse rows that keep the element in which rows are largest
 	single                      // as long as a row, along one axis; only where many elements are zero
 	opposite                    // rows times -1; not for L2, which has no opposite directions
