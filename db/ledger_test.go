@@ -496,6 +496,9 @@ func exactIsBruteForce(
 			q.Fusion.Depth = min(q.Fusion.Depth, 30)
 			queries, weights = append(queries, q), append(weights, float64(r.IntN(3)))
 		}
+		if slices.Max(weights) == 0 { // which is refused
+			weights[0] = 1
+		}
 		got, err := coll.SearchFused(ctx, queries, weights...)
 		if err != nil {
 			t.Fatal(err)

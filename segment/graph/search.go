@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/vecbolt/vecbolt/internal/bitset"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/segment/codes"
 	"github.com/vecbolt/vecbolt/simd"
 )
@@ -269,8 +270,12 @@ const (
 )
 
 // blurred returns the squared distance of codes within which a row may be nearer than the given
-// one, at dist.
+// one, at dist; 0 for Dot: there codes can tell apart none of many short rows, and a level that
+// finds them among all rows finds too few under a filter.
 func (q *Query) blurred(row uint32, dist float32) float32 {
+	if q.g.head.ident.Metric == fileformat.Dot {
+		return 0
+	}
 	_, tail := q.g.parts(row)
 	step := max(q.point.Scale, math.Float32frombits(binary.LittleEndian.Uint32(tail)))
 	d := math.Sqrt(float64(max(dist, 0))) + float64(roundings*roundingDeviation*float64(step))
