@@ -60,7 +60,7 @@ func (r Rules) Check() error {
 // MaxWeight is the largest weight of a list, and the largest C.
 const MaxWeight = 1e6
 
-// CheckWeights returns an error that describes what is wrong with the weights of several queries.
+// CheckWeights returns an error unless every weight is from 0 to MaxWeight, and one is above 0.
 func CheckWeights(weights []float64) error {
 	most := 0.0
 	for i, w := range weights {

@@ -16,8 +16,8 @@ const (
 	coarser     = 0.85 // the same for levels to confirm
 	coarse      = 0.7  // for 100 results
 	coarsest    = 0.55 // and for more
-	decided     = 0.5  // least recall of a level that tells easy kinds of trials from others,
-	decisive    = 0.5  // by what they miss, in parts of what it may miss
+	decided     = 0.5  // least recall of the levels that compare kinds: see easyKinds
+	decisive    = 0.5  // easy kinds miss at most this share of what each of them may
 	shareOfRows = 0.9  // weight of the queries like the rows in the mean cost of a search
 	mostPicked  = maxLevels - len(sketchDeviations)
 	worthScan   = 0.8 // share of the price of a scan up to which a search is worth while

@@ -175,7 +175,7 @@ func (q *Query) Find(k int, s Setting, allowed bitset.Set, buf *Buffer) (rows []
 // front returns how many rows of the beam a search for k rows may keep in order at first, 0 for
 // all: the fewest that a processor keeps in registers, and that hold the rows to be found.
 func (g *Graph) front(k int) int {
-	for _, n := range []int{64, 192} {
+	for _, n := range []int{64, inRegisters} {
 		if rescored(g.rank(k)) <= n {
 			return n
 		}

@@ -113,7 +113,8 @@ func create(ctx context.Context, ident codes.Ident, rows codes.Source, opts Opti
 	return b.Graph, nil
 }
 
-// construct is create. It returns the builder with what it has learned.
+// construct builds a graph as create does, and returns the builder, which knows the easy kinds of
+// trials.
 func construct(ctx context.Context, ident codes.Ident, rows codes.Source, opts Options) (*builder, error) {
 	if ident.Rows < 1 || ident.Rows > codes.MaxRows || ident.Dim < 1 || ident.Dim > codes.MaxDim ||
 		ident.Metric > fileformat.L2 {
