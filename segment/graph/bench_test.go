@@ -246,3 +246,45 @@ func BenchmarkScanSketches(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkExpansions prints what a search without a stopping ratio takes for each expansion of the
+// quick layout, and for each distance that it estimates, beside a scan of sketches. Prices of
+// distances follow from it: see estimatePrice.
+func BenchmarkExpansions(b *testing.B) {
+	const queries = 300
+	for _, size := range [][2]int{{25_000, 768}, {25_000, 1536}, {100_000, 384}, {100_000, 768}, {400_000, 384}} {
+		b.Run(fmt.Sprintf("%dx%d", size[0], size[1]), func(b *testing.B) {
+			d := lowRankData(size[0]+queries, size[1])
+			rows := &data{dim: d.dim, vecs: d.vecs[:size[0]*d.dim]}
+			g := rows.graph(b, fileformat.Cosine, Options{quiet: true, layout: quick})
+			var buf Buffer
+			run := func(s Setting) (us, expanded, estimated float64) {
+				us = math.Inf(1)
+				for range 5 {
+					expanded, estimated = 0, 0
+					start := time.Now()
+					for i := range queries {
+						_, stats, err := g.Query(d.row(size[0]+i)).Find(10, s, nil, &buf)
+						if err != nil {
+							b.Fatal(err)
+						}
+						expanded += float64(stats.Expanded) / queries
+						estimated += float64(stats.Estimated) / queries
+					}
+					us = min(us, time.Since(start).Seconds()*1e6/queries)
+				}
+				return us, expanded, estimated
+			}
+			for b.Loop() {
+				short, few, fewer := run(Setting{EF: 100})
+				long, many, more := run(Setting{EF: 300})
+				scan, _, _ := run(Setting{EF: firstEF, Within: alwaysBeyond, Beyond: Stage{Deviations: 1.5}})
+				b.ReportMetric((long-short)*1e3/(many-few), "ns/expansion")
+				b.ReportMetric((long-short)*1e3/(more-fewer), "ns/distance")
+				b.ReportMetric(scan, "us/scan")
+				b.ReportMetric(scan*(many-few)/(long-short), "expansions/scan")
+				b.ReportMetric(g.SketchPrice(g.Len())/(degree*g.estimatePrice()), "expansions/scan-by-price")
+			}
+		})
+	}
+}

@@ -134,7 +134,7 @@ func (b *builder) confirm(trials []trial, columns []int, score scoreFunc, tried 
 	}
 	var settings []Setting
 	for _, c := range columns {
-		for _, l := range b.pick(tried[c], share) {
+		for _, l := range b.pickFirst(tried[c], c, share) {
 			if s := (Setting{EF: l.ef, StopRatio: l.stopRatio}); !slices.Contains(settings, s) {
 				settings = append(settings, s)
 			}

@@ -112,6 +112,7 @@ func TestDepths(t *testing.T) {
 	}
 	for i := range d.rows() {
 		d.row(i)[i%8], d.row(i)[(i+3)%8] = 0, 0 // a quarter
+		d.row(i)[1] *= 50                       // most of the length, for midDirections
 	}
 	g = d.graph(t, fileformat.Cosine, Options{quiet: true})
 	_, trials, _ = trialsOf(t, g, d)

@@ -166,16 +166,46 @@ func (g *Graph) cost(l *level) float32 {
 // pick returns the Pareto-optimal levels, cheapest first: each has a higher recall than all cheaper
 // ones. It skips levels that are hardly better than the one before: that miss more than a share of
 // what that misses.
-func (g *Graph) pick(all []level, share float32) (chosen []level) {
+func (g *Graph) pick(all []level, share float32) []level {
+	return g.pickBy(all, share, func(l *level) float32 { return l.recall })
+}
+
+// pickFirst returns the levels of a column that are to be the first of two stages, cheapest first.
+// A few kinds of queries far from all rows may decide the recall of every level, though they go on
+// to the second stage. So levels are chosen by the other kinds, too.
+func (b *builder) pickFirst(all []level, column int, share float32) []level {
+	chosen := b.pick(all, share)
+	if !b.stages(column) {
+		return chosen
+	}
+	for _, l := range b.pickBy(all, min(share, coarse), (*level).most) {
+		if !slices.ContainsFunc(chosen, func(o level) bool { return o.ef == l.ef && o.stopRatio == l.stopRatio }) {
+			chosen = append(chosen, l)
+		}
+	}
+	b.sortByCost(chosen)
+	return chosen
+}
+
+// most returns the recall that three quarters of the kinds get, of a level of one stage.
+func (l *level) most() float32 {
+	recalls := *l.recalls
+	slices.Sort(recalls[:])
+	return recalls[kinds/4]
+}
+
+// pickBy is pick by some recall of levels.
+func (g *Graph) pickBy(all []level, share float32, recall func(l *level) float32) (chosen []level) {
 	g.sortByCost(all)
 	best := float32(0)
-	for _, l := range all {
-		best = max(best, l.recall)
+	for i := range all {
+		best = max(best, recall(&all[i]))
 	}
 	missed := float32(2) // by the last level chosen
-	for _, l := range all {
-		if m := 1 - l.recall; len(chosen) < mostPicked && m < missed && (m <= share*missed || l.recall == best) {
-			chosen, missed = append(chosen, l), m
+	for i := range all {
+		m := 1 - recall(&all[i])
+		if len(chosen) < mostPicked && m < missed && (m <= share*missed || 1-m == best) {
+			chosen, missed = append(chosen, all[i]), m
 		}
 	}
 	return chosen

@@ -287,3 +287,35 @@ func (b *builder) answers(t *testing.T, trials []trial, column int, l *level, d 
 	}
 	return sums
 }
+
+// TestPickFirst has settings that find ever more, but for one kind far from all rows. The wider
+// ones are of no use alone, but can be the first of two stages.
+func TestPickFirst(t *testing.T) {
+	d := lowRankData(3000, 16)
+	b := newBuilder(t.Context(), d.graph(t, fileformat.Cosine, Options{quiet: true}), 1)
+	tried := func() (all []level) {
+		for i, recall := range []float32{0.8, 0.9, 0.97} {
+			l := level{ef: 100, stopRatio: stopRatios[i], nodes: float32(20 + 10*i), recall: 0.3, recalls: new([kinds]float32)}
+			for k := range l.recalls {
+				l.recalls[k] = recall
+			}
+			l.recalls[weakDirections] = 0.3
+			all = append(all, l)
+		}
+		return all
+	}
+	if n := len(b.pick(tried(), coarser)); n != 1 {
+		t.Errorf("%d levels picked, want the cheapest", n)
+	}
+	for _, planned := range []bool{true, false} { // searches without a planner have one stage
+		b.planned = planned
+		want := 1
+		if planned {
+			want = 3
+		}
+		first := b.pickFirst(tried(), 1, coarser)
+		if len(first) != want {
+			t.Errorf("planned %v: %d levels to begin with, want %d", planned, len(first), want)
+		}
+	}
+}

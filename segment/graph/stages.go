@@ -190,7 +190,7 @@ type wantedFunc func(l *level, found float32) bool
 // figures.
 func (b *builder) staged(trials []trial, column int, tried []level, sketches []sketchScan,
 	wanted wantedFunc) ([]level, error) {
-	some, scan := b.pick(tried, coarser), b.scanNodes(calibrated[column])
+	some, scan := b.pickFirst(tried, column, coarser), b.scanNodes(calibrated[column])
 	byFirst := make([][]level, len(some))
 	err := b.each(len(some), func(_ *workerScratch, i int) error {
 		byFirst[i] = b.stagedFrom(trials, column, b.pairs(&some[i], some, sketches, scan), wanted)
@@ -239,6 +239,7 @@ func (b *builder) stagedFrom(trials []trial, column int, pairs []*pair,
 				least = bounds[i*len(bounds)/spreads]
 			}
 			sums := all
+			var nears [kinds]moments // of the trials that end with the first stage
 			for n, t := range order {
 				if horizon > 0 && near[t].dist > horizon {
 					break
@@ -247,10 +248,12 @@ func (b *builder) stagedFrom(trials []trial, column int, pairs []*pair,
 					m := &sums[trials[t].kind]
 					m.add(far[t], -1)
 					m.add(near[t], 1)
+					nears[trials[t].kind].add(near[t], 1)
 				}
 				if (n+1)*thresholds/len(order) > n*thresholds/len(order) && near[t].dist > 0 {
 					l := p.level(near[t].dist, least)
-					if l.expect(&sums); wanted(&l, float32(sums[likeRows].recall())) {
+					l.expect(&sums)
+					if l.endEarly(&nears); wanted(&l, float32(sums[likeRows].recall())) {
 						levels = append(levels, l)
 					}
 				}
@@ -260,17 +263,29 @@ func (b *builder) stagedFrom(trials []trial, column int, pairs []*pair,
 	return levels
 }
 
+// endEarly lowers the recall of a level of two stages to what trials find that end with the first.
+// A stream of such queries has no others that went on and found more.
+func (l *level) endEarly(nears *[kinds]moments) {
+	for k := range nears {
+		m := &nears[k]
+		l.recall = min(l.recall, float32(1+(m.sum-m.walked)/max(m.walked, fewest)))
+	}
+}
+
 // complete measures a level of two stages.
 func (b *builder) complete(trials []trial, l *level) {
-	var sums [kinds]moments
+	var sums, nears [kinds]moments
 	for t := range trials {
 		s := l.pair.first.samples[t]
 		if s.dist > l.within || s.spread < l.spread {
 			s = l.pair.far(t)
+		} else {
+			nears[trials[t].kind].add(s, 1)
 		}
 		sums[trials[t].kind].add(s, 1)
 	}
 	l.expect(&sums)
+	l.endEarly(&nears)
 	l.measured = measuredOf(&sums)
 }
 

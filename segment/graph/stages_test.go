@@ -304,3 +304,26 @@ func TestTimesOfScan(t *testing.T) {
 		t.Errorf("%v", s)
 	}
 }
+
+// TestEndEarly: a level of two stages promises no more than the queries of each kind find that end
+// with the first stage. Few of them say little.
+func TestEndEarly(t *testing.T) {
+	var nears [kinds]moments
+	for range 20 {
+		nears[likeRows].add(sample{found: 1}, 1)
+		nears[midpoints].add(sample{found: 0.9}, 1)
+	}
+	nears[noisy].add(sample{found: 0.2}, 1)
+	nears[sparse].add(sample{exact: true}, 1)
+	for _, c := range []struct{ recall, want float32 }{{0.99, 0.84}, {0.8, 0.8}} {
+		l := level{recall: c.recall}
+		if l.endEarly(&nears); math.Abs(float64(l.recall-c.want)) > 1e-6 {
+			t.Errorf("recall %g becomes %g, want %g", c.recall, l.recall, c.want)
+		}
+	}
+	nears[noisy] = moments{}
+	l := level{recall: 0.99}
+	if l.endEarly(&nears); math.Abs(float64(l.recall-0.9)) > 1e-6 {
+		t.Errorf("recall %g, want 0.9, of the midpoints", l.recall)
+	}
+}

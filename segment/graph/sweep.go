@@ -22,7 +22,7 @@ const (
 	leastEasy   = 12     // a kind with fewer easy trials has all of them walked
 	sampleEvery = 4      // otherwise one in this many
 
-	widerThanScan = 3   // times the expansions that cost as much as a scan of sketches: no beam is wider,
+	widerThanScan = 2   // times the expansions that cost as much as a scan of sketches: no beam is wider,
 	leastWidest   = 100 // but this wide at least
 )
 

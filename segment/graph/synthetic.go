@@ -40,6 +40,7 @@ type synthesizer struct {
 	centre []float32   // mean of the sample
 	strong [][]float32 // directions in which rows differ most: see remainder
 	taken  int         // rows of the sample that these are of
+	middle int         // the first of these have most of the length of rows
 }
 
 // A place is where a row lies among others.
@@ -94,9 +95,12 @@ func (b *builder) queries(rows codes.Source) (all []trial, err error) {
 	if b.head.ident.Metric == fileformat.L2 {
 		last = single
 	}
+	if b.head.ident.Metric != fileformat.Dot {
+		s.findStrong()
+	}
 	for k := meansOfFew; k <= last; k++ {
 		if k == single && float64(zeros) < manyZeros*float64(len(picks)*b.Dim()) ||
-			k == weakDirections && b.head.ident.Metric == fileformat.Dot {
+			k == weakDirections && s.strong == nil || k == midDirections && s.middle == len(s.strong) {
 			continue
 		}
 		for i := range sampled[k] {
@@ -163,7 +167,9 @@ func (s *synthesizer) query(k kind, i int) ([]float32, error) {
 	case anywhere:
 		return s.direction()
 	case weakDirections:
-		return s.remainder(), nil
+		return s.remainder(len(s.strong)), nil
+	case midDirections:
+		return s.remainder(s.middle), nil
 	default:
 		v, err := s.pick()
 		for j := range v {
@@ -357,19 +363,18 @@ func (s *synthesizer) direction() ([]float32, error) {
 const (
 	mostStrong = 192  // rows whose directions are taken at most
 	leastLeft  = 1e-3 // part of the length below which the rest is rounding
+	middleRows = 64   // rows that tell how many directions have most of the length,
+	middleLeft = 0.25 // of whose squared length this part is left
 )
 
-// remainder returns a row of the sample without the directions of others, as far from the mean as
-// before. Where rows have no further directions, it returns a row.
-func (s *synthesizer) remainder() []float32 {
-	if s.centre == nil {
-		s.findStrong()
-	}
+// remainder returns a row of the sample without the first n strong directions, as far from the mean
+// as before. Where rows have no further directions, it returns a row.
+func (s *synthesizer) remainder(n int) []float32 {
 	var row []float32
 	for range 4 {
 		row = s.sample[s.taken+s.rng.IntN(len(s.sample)-s.taken)].vec
 		x := s.fromCentre(row)
-		length, left := s.withoutStrong(x)
+		length, left := s.withoutStrong(x, n)
 		if !(left > leastLeft*length) {
 			continue
 		}
@@ -384,7 +389,8 @@ func (s *synthesizer) remainder() []float32 {
 }
 
 // findStrong sets the mean of the sample, and directions at right angles that its first rows have
-// from there: half of all, at most.
+// from there: half of all, at most. It also sets how many of these have most of the length of
+// other rows.
 func (s *synthesizer) findStrong() {
 	sums := make([]float64, s.Dim())
 	for _, p := range s.sample {
@@ -399,26 +405,43 @@ func (s *synthesizer) findStrong() {
 	s.taken = min(len(s.sample)/2, s.Dim()/2, mostStrong)
 	for _, p := range s.sample[:s.taken] {
 		x := s.fromCentre(p.vec)
-		if length, left := s.withoutStrong(x); left > leastLeft*length {
+		if length, left := s.withoutStrong(x, len(s.strong)); left > leastLeft*length {
 			for i := range x {
 				x[i] = float32(float64(x[i]) / left)
 			}
 			s.strong = append(s.strong, x)
 		}
 	}
-}
-
-// withoutStrong takes from x its parts along the strong directions, and returns its length before
-// and after.
-func (s *synthesizer) withoutStrong(x []float32) (before, after float64) {
-	before = math.Sqrt(simd.Dot64(x, x))
-	for _, y := range s.strong {
-		along := simd.Dot64(x, y)
-		for i := range x {
-			x[i] = float32(float64(x[i]) - float64(along*float64(y[i])))
+	left := make([]float64, len(s.strong)+1) // squared lengths without the first directions
+	for _, p := range s.sample[s.taken:min(len(s.sample), s.taken+middleRows)] {
+		x := s.fromCentre(p.vec)
+		left[0] += simd.Dot64(x, x)
+		for i, y := range s.strong {
+			takeAway(x, y)
+			left[i+1] += simd.Dot64(x, x)
 		}
 	}
+	for s.middle = 0; s.middle < len(s.strong) && left[s.middle] > middleLeft*left[0]; {
+		s.middle++
+	}
+}
+
+// withoutStrong takes from x its parts along the first n strong directions, and returns its length
+// before and after.
+func (s *synthesizer) withoutStrong(x []float32, n int) (before, after float64) {
+	before = math.Sqrt(simd.Dot64(x, x))
+	for _, y := range s.strong[:n] {
+		takeAway(x, y)
+	}
 	return before, math.Sqrt(simd.Dot64(x, x))
+}
+
+// takeAway takes from x its part along y, a vector of length 1.
+func takeAway(x, y []float32) {
+	along := simd.Dot64(x, y)
+	for i := range x {
+		x[i] = float32(float64(x[i]) - float64(along*float64(y[i])))
+	}
 }
 
 // fromCentre returns a vector less the mean of the sample.

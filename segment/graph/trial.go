@@ -33,11 +33,12 @@ const (
 	betweenTight                // between two rows in places where rows are nearest to each other
 	anywhere                    // all directions alike, even those that the rows hardly use; for L2 as long as a row
 	weakDirections              // rows without the directions in which rows differ most; not for Dot
+	midDirections               // rows without the few in which most of their length lies; not for Dot
 	popular                     // sparse rows that keep the element in which rows are largest
 	single                      // as long as a row, along one axis; only where many elements are zero
 	opposite                    // rows times -1; not for L2, which has no opposite directions
 	kinds
-	kept = midpoints // kinds of which a level keeps the mean
+	kept = midpoints // kinds whose mean a level keeps
 )
 
 // sampled are the numbers of trials of each kind. A search for one row finds all or nothing, so the
@@ -46,7 +47,7 @@ var sampled = [kinds]int{likeRows: 240, meansOfFew: 90, meansOfMany: 90, perturb
 	midpoints: 160, lonelyMidpoints: 90, mixedMidpoints: 160, central: 90, extrapolated: 90, noisy: 90,
 	nearCrowded: 90, nearLonely: 90, nearby: 90, insidePopulous: 90, meansPopulous: 90, betweenPopulous: 90,
 	nearPopulous: 90, insideLonely: 90, meansLonely: 90, betweenTight: 90, anywhere: 90, weakDirections: 90,
-	popular: 90, single: 90, opposite: 90}
+	midDirections: 90, popular: 90, single: 90, opposite: 90}
 
 // An outcome is the state of a search at the point where a setting would end it.
 type outcome struct {
