@@ -290,27 +290,29 @@ func (b *builder) complete(trials []trial, l *level) {
 }
 
 // keep returns the levels to keep, cheapest first. Two stages are for recalls that one gives only
-// at the price of a scan, and where they spare queries like the rows much of the work: see spares.
-// Scans of the sketches take the place of wider walks where such queries take no longer with them.
+// at the price of a scan. Scans of the sketches are the second one where queries like the rows take
+// no longer with them than with one stage: they find what a walk never meets, as the other parent
+// of a midpoint. Wider walks are where they spare such queries much of the work: see spares.
 // Searches under a filter use scans without a walk that decides.
 func (b *builder) keep(trials []trial, column int, tried []level) ([]level, error) {
 	chosen := b.pick(tried, finer)
 	if b.stages(column) {
 		var err error
-		if chosen, err = b.extend(trials, column, chosen, tried, nil, (*level).spares); err != nil {
-			return nil, err
-		}
-		if sketches := b.sketchScans(trials, column); sketches != nil {
+		sketches := b.sketchScans(trials, column)
+		if sketches != nil {
 			if chosen, err = b.extend(trials, column, chosen, tried, sketches, (*level).noDearer); err != nil {
 				return nil, err
 			}
-			for i := range sketches {
-				if l := sketches[i].level(trials); l.recall >= fromRecall && b.worth(&l, column) {
-					chosen = append(chosen, l)
-				}
-			}
-			b.sortByCost(chosen)
 		}
+		if chosen, err = b.extend(trials, column, chosen, tried, nil, (*level).spares); err != nil {
+			return nil, err
+		}
+		for i := range sketches {
+			if l := sketches[i].level(trials); l.recall >= fromRecall && b.worth(&l, column) {
+				chosen = append(chosen, l)
+			}
+		}
+		b.sortByCost(chosen)
 	}
 	for i := range chosen {
 		chosen[i].samples, chosen[i].recalls, chosen[i].pair = nil, nil, nil
