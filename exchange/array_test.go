@@ -104,8 +104,8 @@ func TestArrays(t *testing.T) {
 		"[[{}]]":                       "'[' instead of an object",
 		"[{}] x":                       "'x' after the array",
 		`[{"id":"a"},{"id":"b`:         "unexpected EOF",
-		`[{"id":"a"},{"text":x}]`:      "offset 20: 'x' instead of a string",
-		"\xef\xbb\xbf[{\"id\":truth}]": "offset 7: 't' instead of a string",
+		`[{"id":"a"},{"text":x}]`:      `offset 20: "text": 'x' instead of a string`,
+		"\xef\xbb\xbf[{\"id\":truth}]": `offset 7: "id": 't' instead of a string`,
 	} {
 		_, _, err := sourced(t, write(t, filepath.Join(t.TempDir(), "a.json"), in))
 		if !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), say) || !strings.Contains(err.Error(), "a.json") {
@@ -120,7 +120,7 @@ func TestArraySkips(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []db.Document{{ID: "a"}, {ID: "skipped", Text: `document "b": offset 17: a number instead of a string`}, {ID: "c"}}
+	want := []db.Document{{ID: "a"}, {ID: "skipped", Text: `document "b": offset 17: "text": a number instead of a string`}, {ID: "c"}}
 	if diff := cmp.Diff(want, docs) + cmp.Diff([]string{"element 0", "element 1", "element 2"}, places); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}

@@ -29,8 +29,9 @@ import (
 // and one without a vector under values, as other stores write them. null means absent. Any other
 // key becomes a field of the metadata, such as the title in a BEIR corpus. Numbers in the metadata
 // are int64 when written without fraction and exponent, otherwise float64. named is the set of
-// parts that have a key, also with null. Every error is a *FormatError; it wraps db.ErrInvalid or
-// ErrNotFinite if a value has the right type and cannot be stored.
+// parts that have a key, also with null. Every error is a *FormatError, which names the key of a
+// value that is refused; it wraps db.ErrInvalid or ErrNotFinite if the value has the right type and
+// cannot be stored.
 func ParseDocument(line []byte) (d db.Document, named db.Select, err error) {
 	p := documentParser{scratch: new([]float32)}
 	return p.parse(line)
@@ -79,7 +80,10 @@ func (p documentParser) parse(line []byte) (d db.Document, named db.Select, err 
 			}
 			extra[key], err = r.Value()
 		}
-		return err
+		if err != nil {
+			return fmt.Errorf("%.40q: %w", key, err)
+		}
+		return nil
 	})
 	if err == nil {
 		err = r.End()

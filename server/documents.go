@@ -140,7 +140,7 @@ func readDocument(v *docjson.Reader, i int) (d db.Document, err error) {
 			d.Vector, err = readEmbedding(v)
 			if err != nil {
 				return rest.Errorf(http.StatusBadRequest,
-					"Document %d: invalid embedding: must be an array of finite numbers: %s", i, err.Error())
+					"Document %d: invalid %s: must be an array of finite numbers: %s", i, key, err.Error())
 			}
 			return nil
 		case "id", "text", "metadata":

@@ -259,6 +259,7 @@ func TestScenarios(t *testing.T) {
 		for _, bad := range []string{`"[1]"`, `1`, `{}`, `{"0":1}`, `["1"]`, `[null]`, `[[1]]`, `[true]`, `[1e39]`, `[NaN]`, `[]`} {
 			unchanged(s, message, `[{"text":"a","embedding":[1]},{"text":"b","embedding":`+bad+`}]`)
 		}
+		unchanged(s, `^Document 0: invalid vector: .*: element 1 at byte 38: a string instead of a number$`, `[{"text":"a","vector":[1,"2"]}]`)
 	})
 	scenario("Add Documents with Mismatched Embedding Dimensions", func(s *service) {
 		unchanged(s, `^Embedding dimension mismatch: document 0 has 2 dimensions, document 1 has 3$`, `[{"text":"a","embedding":[1,2]},{"text":"b","embedding":[1,2,3]}]`)

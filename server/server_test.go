@@ -420,7 +420,7 @@ func TestStreams(t *testing.T) {
 	}
 	got = s.must(200, "POST", "/collections/b/import", `{"id":"a","vector":[1]}`+"\n"+`{"id":"b","text":5}`+"\n"+`{"id":"c"}`, "Content-Type", stream)
 	s.expect("a value of another type", got, `{"success":true,"added":0,"updated":0,"unchanged":2,"skipped":1,
-		"skipped_lines":[{"line":2,"error":"document \"b\": offset 17: a number instead of a string"}]}`)
+		"skipped_lines":[{"line":2,"error":"document \"b\": offset 17: \"text\": a number instead of a string"}]}`)
 	for body, status := range map[string]int{"{\"id\":\"d\"}\n{": 400, "[]": 400, "x": 400, `{"vector":[1,2]}`: 400, `{"text":"` + strings.Repeat("x", 2000) + `"}`: 413} {
 		got := s.must(status, "POST", "/collections/b/import", body, "Content-Type", stream)
 		if got["success"] != false || got["error"] == nil {

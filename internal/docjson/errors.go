@@ -29,7 +29,7 @@ func (e *FormatError) Error() string {
 	if e.Name != "" {
 		s.WriteString(e.Name + ": ")
 	}
-	_, says := e.Err.(*VectorError) // it has the byte
+	_, says := errors.AsType[*VectorError](e.Err) // it has the byte
 	switch {
 	case e.Line > 0 && says:
 		fmt.Fprintf(&s, "line %d: ", e.Line)
