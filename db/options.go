@@ -75,10 +75,10 @@ type Options struct {
 	// see the writes of a process that leads, and otherwise those in the files. A folder
 	// that a Publisher fills can be opened read-only, too.
 	ReadOnly bool
-	// Follow, if positive, looks for a newer version of such a folder this
-	// often, as Refresh does, and compares every file with its SHA-256 before
-	// its first use, in Open as well. Negative is invalid, and so is Follow without
-	// ReadOnly.
+	// Follow, if positive, is the interval at which a database that is opened from a
+	// published folder looks for a newer version, as Refresh does. Every file is
+	// compared with its SHA-256 before its first use, in Open as well. Negative is
+	// invalid, and so is Follow without ReadOnly.
 	Follow time.Duration
 	// Exclusive keeps other processes out: their Open fails with ErrLocked, and so does
 	// this one while a process writes. With ReadOnly it keeps out those that write.
@@ -126,10 +126,10 @@ func init() {
 	dbtest.SetHook = func(options any, hook vfs.Hook) { options.(*Options).hook = hook }
 }
 
-// The most that Options may say.
+// The largest values of Options.
 const (
 	MaxHeadSize = 64 << 30 // bytes
-	MaxWorkers  = 4096
+	MaxWorkers  = 4096     // goroutines
 
 	maxSyncEvery = time.Hour
 )
@@ -155,14 +155,6 @@ func (o *Options) follows() error {
 	}
 	return nil
 }
-
-// validate is the only check of LoadOptions.
-func (o *LoadOptions) validate() error {
-	return within("BatchSize", o.BatchSize, 0, math.MaxInt)
-}
-
-// validate is the only check of PublishOptions.
-func (o *PublishOptions) validate() error { return within("Keep", o.Keep, 0, math.MaxInt) }
 
 // within returns an error unless a field of options is in its range.
 func within[T cmp.Ordered](field string, v, least, most T) error {

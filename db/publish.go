@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 
 	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/internal/replica"
@@ -22,6 +23,9 @@ type PublishOptions struct {
 
 // DefaultKeep is how many versions a published folder holds.
 const DefaultKeep = 8
+
+// validate is the only check of PublishOptions.
+func (o *PublishOptions) validate() error { return within("Keep", o.Keep, 0, math.MaxInt) }
 
 // A Publisher writes versions of a database to a folder for read-only
 // processes, on the same machine or wherever the folder is copied to. A file in
