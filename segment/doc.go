@@ -26,6 +26,6 @@
 //	└────────────┼──────────────────────┴─────┴────────────────┴─────────────────┼───────────────────────┘
 //	             └────────── blocks of 64 KiB, the last one shorter ─────────────┘
 //
-// The format is stable. The API is for package db and the tools of this project: it may change in
-// any release.
+// The format is stable. The API is for the packages of this module: it may change in any
+// release.
 package segment

@@ -20,13 +20,12 @@
 //     error: after a failed fsync nobody knows what the disk holds. Failing to make a new file, for
 //     example on a full disk, is harmless: nothing was written, and the append may be tried again.
 //
-// The format is specified in docs/format/wal.md. It is stable; this Go API is not, and is public
-// for tools only.
+// The file, all little-endian; docs/format/wal.md is the norm:
 //
 //	wal/0000001f.wal   header 4 KiB | group | group | ... | zeros, or old bytes of a recycled file
 //	group              frame | frame | ..., written at once, begins at a multiple of 4096
 //	frame              header 40 bytes | payload | padding to 8, after the last frame of a group to 4096
 //
-// The format is stable. The API is for package db and the tools of this project: it may change in
-// any release.
+// The format is stable. The API is for the packages of this module: it may change in any
+// release.
 package wal

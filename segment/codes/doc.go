@@ -29,6 +29,6 @@
 // stay mapped; a [Buffer] is for one goroutine. Code that reads mapped bytes, Candidates and
 // Interval included, belongs inside vfs.Guard: an unreadable sector shows as a memory fault.
 //
-// The format is stable. The API is for package db and the tools of this project: it may change in
-// any release.
+// The format is stable. The API is for the packages of this module: it may change in any
+// release.
 package codes

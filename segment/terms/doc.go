@@ -23,6 +23,6 @@
 // mapped; a [Buffer] is for one goroutine. Code that reads mapped bytes belongs inside vfs.Guard:
 // an unreadable sector shows as a memory fault.
 //
-// The format is stable. The API is for package db and the tools of this project: it may change in
-// any release.
+// The format is stable. The API is for the packages of this module: it may change in any
+// release.
 package terms
