@@ -313,7 +313,7 @@ func TestRecheck(t *testing.T) {
 
 	// Explicit efforts and exact answers are not checked; too many queries are dropped.
 	queries := s.Recall[0].Queries
-	for _, q := range []Query{{Accuracy: EF(20)}, {Accuracy: Exact}, {K: nearest.RecheckNeed + 1, Accuracy: Recall(0.5)}} {
+	for _, q := range []Query{{Accuracy: EF(20)}, {Accuracy: Exact}, {K: nearest.RecheckMaxNeed + 1, Accuracy: Recall(0.5)}} {
 		q.Near = Vector(hard[0])
 		if _, err := c.Search(ctx, q); err != nil {
 			t.Fatal(err)

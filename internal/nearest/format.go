@@ -91,7 +91,7 @@ func decodeRecords(b []byte) (*records, error) {
 		g := graphRecord{segment: d.U64(), crc: d.U32(), coll: d.U32(), raised: int32(d.U32())}
 		g.promised = d.F64()
 		ok := g.decode(d)
-		if !ok || g.raised < 0 || g.raised > raiseMost || !(g.promised >= 0 && g.promised <= float64(g.wanted)) {
+		if !ok || g.raised < 0 || g.raised > maxRaise || !(g.promised >= 0 && g.promised <= float64(g.wanted)) {
 			return nil, fmt.Errorf("%w: record of segment %d", fileformat.ErrFormat, g.segment)
 		}
 		r.graphs = append(r.graphs, g)

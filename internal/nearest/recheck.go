@@ -15,14 +15,14 @@ import (
 
 // How many probes are checked, and when a check has consequences.
 const (
-	RecheckEvery = 64   // one in this many probes that search a graph is repeated
-	RecheckQueue = 16   // probes that can wait; more are dropped
-	recheckPause = 100  // pause after a check, in multiples of its duration
-	RecheckNeed  = 1000 // probes for more rows are not repeated
-	recheckMost  = 16   // targets that are counted per collection
-	RaiseAfter   = 20   // checks needed before searches go further
-	raiseMost    = 20   // times
-	tallyMost    = 2000 // queries that count about a graph; then all earlier ones count half
+	RecheckEvery   = 64   // one in this many probes that search a graph is repeated
+	RecheckQueue   = 16   // probes that can wait; more are dropped
+	recheckPause   = 100  // pause after a check, in multiples of its duration
+	RecheckMaxNeed = 1000 // probes for more rows are not repeated
+	recheckTargets = 16   // targets that are counted per collection
+	RaiseAfter     = 20   // checks needed before searches go further
+	maxRaise       = 20   // times
+	tallyQueries   = 2000 // queries that count about a graph; then all earlier ones count half
 )
 
 // Rechecks repeat a few live queries that searched a graph, approximately and
@@ -97,7 +97,7 @@ func (r *Rechecks) Stop() {
 
 // Wants reports whether an answered probe is one of those to repeat.
 func (r *Rechecks) Wants(p *Probe) bool {
-	return r.Active() && p.UsesGraphs() && p.EF == 0 && p.Need <= RecheckNeed && rand.N(r.every) == 0
+	return r.Active() && p.UsesGraphs() && p.EF == 0 && p.Need <= RecheckMaxNeed && rand.N(r.every) == 0
 }
 
 // Offer queues a probe.
@@ -192,7 +192,7 @@ func (r *Rechecks) count(coll uint32, s *Search, truth []Ranked) (raised bool) {
 		r.tallies[coll] = byTarget
 	}
 	t := byTarget[p.Recall]
-	if t == nil && len(byTarget) < recheckMost {
+	if t == nil && len(byTarget) < recheckTargets {
 		t = &Tally{}
 		byTarget[p.Recall] = t
 	}
@@ -213,13 +213,13 @@ func (r *Rechecks) count(coll uint32, s *Search, truth []Ranked) (raised bool) {
 		}
 		g.Add(found[part], wanted[part])
 		g.promised += p.Parts[i].plan.recall * float64(wanted[part])
-		if g.queries >= tallyMost {
+		if g.queries >= tallyQueries {
 			g.halve()
 			g.promised /= 2
 		}
 		e := g.Estimate(strict)
 		if promised := g.promised / float64(max(1, e.Wanted)); e.Queries < RaiseAfter ||
-			e.High >= promised || seg.Raised.Load() >= raiseMost {
+			e.High >= promised || seg.Raised.Load() >= maxRaise {
 			continue
 		}
 		seg.Raised.Add(1)

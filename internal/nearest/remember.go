@@ -87,7 +87,7 @@ func (r *Rechecks) restore(ver *engine.Version, old *records) {
 		if r.tallies[t.coll] == nil {
 			r.tallies[t.coll] = map[float64]*Tally{}
 		}
-		if tally := t.Tally; len(r.tallies[t.coll]) < recheckMost {
+		if tally := t.Tally; len(r.tallies[t.coll]) < recheckTargets {
 			r.tallies[t.coll][t.target] = &tally
 		}
 	}
