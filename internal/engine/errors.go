@@ -30,17 +30,15 @@ var (
 	ErrUnknown           = errors.New("write outcome unknown")
 )
 
-// ErrReplaced is the error of a process that is to go on with the files of another database than it
-// has open.
+// ErrReplaced says that the directory holds another database than the process has opened.
 var ErrReplaced = fmt.Errorf("%w: the directory was replaced", ErrClosed)
 
-// ErrRemoved is the error of a process that is to go on with the files of a database, and finds
-// none where it has opened them.
+// ErrRemoved says that the directory holds no database any longer, or does not exist.
 var ErrRemoved = fmt.Errorf("%w: the database was removed or renamed", ErrClosed)
 
 // NewRemovedError returns ErrRemoved of the database that was opened in dir.
 func NewRemovedError(dir string) error {
-	return fmt.Errorf("%w: %q holds none any more: open it again", ErrRemoved, dir)
+	return fmt.Errorf("%w: there is none in %q now: open it again", ErrRemoved, dir)
 }
 
 // A DimensionError says that a vector does not have the dimension of its collection. It matches
