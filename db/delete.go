@@ -75,7 +75,7 @@ func (c *Collection) DeleteIf(ctx context.Context, ids []string, limit int,
 	return c.deleteIDs(ctx, func(g *engine.Group, v *engine.View) (chosen []string, err error) {
 		defer c.db.engine.Within("DeleteIf")()
 		seen := make(map[string]bool, len(ids))
-		for part := range slices.Chunk(ids, idsPerTx) {
+		for part := range slices.Chunk(ids, docsPerTx) {
 			docs := make([]*Document, len(part))
 			err := c.db.engine.Store.View(func(tx *meta.Tx) error {
 				return documentsByID(ctx, g.Base, v, tx, part, WithText|WithMetadata, docs)

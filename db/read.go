@@ -110,12 +110,12 @@ func (c *Collection) GetMany(ctx context.Context, ids []string, want Select) ([]
 	}
 	defer done()
 	docs := make([]*Document, len(ids))
-	for lo := 0; lo < len(ids) && err == nil; lo += idsPerTx {
+	for lo := 0; lo < len(ids) && err == nil; lo += docsPerTx {
 		if err = ctx.Err(); err != nil {
 			break
 		}
 		err = c.db.engine.Read(ver, func(tx *meta.Tx) error {
-			return documentsByID(ctx, ver, v, tx, ids[lo:min(lo+idsPerTx, len(ids))], want, docs[lo:])
+			return documentsByID(ctx, ver, v, tx, ids[lo:min(lo+docsPerTx, len(ids))], want, docs[lo:])
 		})
 	}
 	if err != nil {
@@ -124,8 +124,9 @@ func (c *Collection) GetMany(ctx context.Context, ids []string, want Select) ([]
 	return docs, nil
 }
 
-// idsPerTx keeps transactions short: a long one keeps pages from reuse.
-const idsPerTx = 256
+// docsPerTx is the number of documents that one transaction of meta.bolt reads: a long transaction
+// keeps pages from reuse.
+const docsPerTx = 256
 
 // documentsByID sets docs[i] to the document with ids[i], if it exists.
 func documentsByID(
@@ -229,7 +230,7 @@ func (c *Collection) list(ctx context.Context, ver *engine.Version, v *engine.Vi
 		l.Found = l.Found[:limit]
 		page.Next = l.Found[limit-1].ID
 	}
-	for batch := range slices.Chunk(l.Found, 256) {
+	for batch := range slices.Chunk(l.Found, docsPerTx) {
 		err := c.db.engine.Read(ver, func(tx *meta.Tx) error {
 			for _, m := range batch {
 				if err := ctx.Err(); err != nil {
@@ -351,7 +352,6 @@ func (c *Collection) walk(
 			return
 		}
 		next := match.InOrder(v.Parts, sets)
-		const perTx = 256
 		for {
 			var docs []*Document
 			if err = ctx.Err(); err == nil {
@@ -359,7 +359,7 @@ func (c *Collection) walk(
 			}
 			if err == nil {
 				err = c.db.engine.Read(ver, func(tx *meta.Tx) error {
-					for len(docs) < perTx {
+					for len(docs) < docsPerTx {
 						p, row, ok := next()
 						if !ok {
 							break

@@ -52,17 +52,20 @@ func (s *OpenSegment) gatherColumns(ctx context.Context) (*columns.Builder, erro
 	return b, s.EachMetadata(ctx, func(row int, m map[string]any) error { return b.Add(row, m) })
 }
 
+// docsPerTx is the number of documents that one transaction reads when a derived file is built: a
+// long transaction keeps pages from reuse.
+const docsPerTx = 1024
+
 // EachMetadata calls fn with the metadata of all rows whose document is in
 // meta.bolt.
 func (s *OpenSegment) EachMetadata(ctx context.Context, fn func(row int, m map[string]any) error) error {
-	const perTx = 1024 // short transactions: a long one keeps pages from reuse
 	nums := s.DocNums()
-	for lo := 0; lo < len(nums); lo += perTx {
+	for lo := 0; lo < len(nums); lo += docsPerTx {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		err := s.documents(func(tx *meta.Tx) error {
-			for row := lo; row < min(lo+perTx, len(nums)); row++ {
+			for row := lo; row < min(lo+docsPerTx, len(nums)); row++ {
 				doc, ok, err := tx.Document(s.Info.Collection, nums[row])
 				if err != nil {
 					return err

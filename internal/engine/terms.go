@@ -344,12 +344,11 @@ func (s *OpenSegment) WriteTerms(ctx context.Context, w io.WriterAt, a *Analysis
 		x.Index, size, first = terms.NewIndex(), 0, row
 		return nil
 	}
-	const perTx = 1024 // short transactions: a long one keeps pages from reuse
-	for lo := 0; lo < len(nums); lo += perTx {
+	for lo := 0; lo < len(nums); lo += docsPerTx {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		hi := min(lo+perTx, len(nums))
+		hi := min(lo+docsPerTx, len(nums))
 		err := s.documents(func(tx *meta.Tx) error {
 			for row := lo; row < hi; row++ {
 				doc, _, err := tx.Document(s.Info.Collection, nums[row])
