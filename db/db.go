@@ -5,11 +5,10 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/vecbolt/vecbolt/internal/query"
-	"github.com/vecbolt/vecbolt/internal/share"
-
 	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/internal/nearest"
+	"github.com/vecbolt/vecbolt/internal/query"
+	"github.com/vecbolt/vecbolt/internal/share"
 )
 
 // A DB is an open database. Its methods are safe for concurrent use. Readers never wait

@@ -100,36 +100,44 @@ func (db *DB) Stats() (Stats, error) {
 	s.Versions = len(db.engine.Live)
 	db.engine.Mu.Unlock()
 	for _, v := range ver.SortedViews() {
-		c := CollectionStats{CollectionInfo: infoOf(v), Recall: db.rechecked(v.Def.ID), EFFactor: 1}
 		for _, p := range v.Parts {
-			if p.Dim > 0 {
-				c.Vectors += p.Live()
-			}
-			c.DeadRows += p.Dead.Count()
-			c.Uncoded += db.uncoded(v, p)
 			if p.Segment != nil {
-				c.Segments++
 				s.VectorBytes += p.Segment.Info.Size
-				c.EFFactor = max(c.EFFactor, p.Segment.Raise())
-				if p.Segment.Graph == nil || v.Def.Schema.Index == IndexNone {
-					continue
-				}
-				layout := db.layout(p.Segment.Graph)
-				if layout == "" {
-					c.GraphsDue++
-					continue
-				}
-				c.Graphs++
-				if !slices.Contains(c.Layouts, layout) {
-					c.Layouts = append(c.Layouts, layout)
-				}
-			} else {
-				c.HeadRows += p.Live()
 			}
 		}
-		s.Collections = append(s.Collections, c)
+		s.Collections = append(s.Collections, db.collectionStats(v))
 	}
 	return s, nil
+}
+
+func (db *DB) collectionStats(v *engine.View) CollectionStats {
+	c := CollectionStats{CollectionInfo: infoOf(v), Recall: db.rechecked(v.Def.ID), EFFactor: 1}
+	for _, p := range v.Parts {
+		if p.Dim > 0 {
+			c.Vectors += p.Live()
+		}
+		c.DeadRows += p.Dead.Count()
+		c.Uncoded += db.uncoded(v, p)
+		if p.Segment == nil {
+			c.HeadRows += p.Live()
+			continue
+		}
+		c.Segments++
+		c.EFFactor = max(c.EFFactor, p.Segment.Raise())
+		if p.Segment.Graph == nil || v.Def.Schema.Index == IndexNone {
+			continue
+		}
+		layout := db.layout(p.Segment.Graph)
+		if layout == "" {
+			c.GraphsDue++
+			continue
+		}
+		c.Graphs++
+		if !slices.Contains(c.Layouts, layout) {
+			c.Layouts = append(c.Layouts, layout)
+		}
+	}
+	return c
 }
 
 // layout describes the layout of a graph; it is empty if the graph is not built.
