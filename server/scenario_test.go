@@ -63,16 +63,40 @@ func (s *service) expect(what string, got any, want string) {
 	}
 }
 
-// Every scenario of the requirements, over HTTP and under its own name. Those of conversations have
-// package rag on the side of the client, as the requirements do.
+// A scenarioFunc runs one scenario of the requirements as a test of its name, on a new service.
+type scenarioFunc func(name string, test func(s *service))
+
+// TestScenarios runs every scenario of the requirements over HTTP, in the order of the requirements.
+// Scenarios of conversations use package rag on the side of the client, as the requirements do.
 func TestScenarios(t *testing.T) {
 	var told []string
 	scenario := func(name string, test func(s *service)) {
 		told = append(told, name)
 		t.Run(name, func(t *testing.T) { test(start(t, nil)) })
 	}
+	registryScenarios(scenario)
+	providerScenarios(scenario)
+	conversationScenarios(scenario)
+	documentScenarios(scenario)
+	metadataScenarios(scenario)
+	filterScenarios(scenario)
+	t.Run("the requirements have no others", func(t *testing.T) {
+		document, err := os.ReadFile(requirements)
+		if err != nil {
+			t.Skipf("skipped: the requirements are not at hand: %v", err)
+		}
+		var want []string
+		for _, m := range regexp.MustCompile(`(?m)^#### Scenario: (.*\S)\s*$`).FindAllStringSubmatch(string(document), -1) {
+			want = append(want, m[1])
+		}
+		if diff := cmp.Diff(want, told); diff != "" {
+			t.Errorf("scenarios (-required +tested):\n%s", diff)
+		}
+	})
+}
 
-	// RAG Provider Registry Integration
+// registryScenarios: RAG Provider Registry Integration.
+func registryScenarios(scenario scenarioFunc) {
 	scenario("RAG Provider Registration", func(s *service) {
 		registry := provider.NewRegistry()
 		s = start(s.T, &server.Options{Providers: registry})
@@ -109,8 +133,10 @@ func TestScenarios(t *testing.T) {
 			s.Error(err)
 		}
 	})
+}
 
-	// Base RAG Provider Interface
+// providerScenarios: Base RAG Provider Interface.
+func providerScenarios(scenario scenarioFunc) {
 	scenario("Provider Initialization with Schema", func(s *service) {
 		schema := s.must(200, "GET", "/providers/vecbolt/schema", "")
 		s.expect("type", schema["type"], `"object"`)
@@ -150,8 +176,10 @@ func TestScenarios(t *testing.T) {
 			s.Errorf("of a closed database: %v", got)
 		}
 	})
+}
 
-	// Hybrid Query Strategy for Contextual Continuity
+// conversationScenarios: Hybrid Query Strategy for Contextual Continuity.
+func conversationScenarios(scenario scenarioFunc) {
 	texts := []string{"Retention of backups and archives", "InstructLab and OpenShift AI integration", "How to bake bread"}
 	conversation := func(s *service) (embed.Embedder, func(turn *rag.Turn, collection string) string) {
 		e, err := embed.Open(s.Context(), embed.DefaultConfig(), nil)
@@ -225,8 +253,10 @@ func TestScenarios(t *testing.T) {
 			s.Errorf("%d hits logged: %s", n, log)
 		}
 	})
+}
 
-	// RAG Wrapper Document Storage with Pre-computed Embeddings
+// documentScenarios: RAG Wrapper Document Storage with Pre-computed Embeddings.
+func documentScenarios(scenario scenarioFunc) {
 	scenario("Add Documents with Pre-computed Embeddings", func(s *service) {
 		s.must(201, "POST", "/collections", `{"name":"docs"}`)
 		got := s.add("docs", `{"text":"one","metadata":{"n":1},"embedding":[0.5,1]},{"id":"b","text":"two","metadata":{},"embedding":[1,-2e-3]}`)
@@ -276,8 +306,10 @@ func TestScenarios(t *testing.T) {
 		s.must(201, "POST", "/collections", `{"name":"docs"}`)
 		s.refuses(400, "Documents array is required", "POST", "/collections/docs/documents", `{}`)
 	})
+}
 
-	// Collection Metadata Storage
+// metadataScenarios: Collection Metadata Storage.
+func metadataScenarios(scenario scenarioFunc) {
 	const created = `{"name":"docs","embedding_provider":"no-such-provider","embedding_model":"m-1","metadata":{"description":"notes","size":384}}`
 	const stored = `{"description":"notes","size":384,"embedding_provider":"no-such-provider","embedding_model":"m-1"}`
 	scenario("Create Collection with Metadata", func(s *service) {
@@ -310,8 +342,10 @@ func TestScenarios(t *testing.T) {
 		s.expect("first", all[0].(map[string]any)["metadata"], `{}`)
 		s.expect("second", all[1].(map[string]any)["metadata"], stored)
 	})
+}
 
-	// Metadata-Based Document Querying
+// filterScenarios: Metadata-Based Document Querying.
+func filterScenarios(scenario scenarioFunc) {
 	book := func(s *service) {
 		s.must(201, "POST", "/collections", `{"name":"book"}`)
 		n := 0
@@ -428,20 +462,6 @@ func TestScenarios(t *testing.T) {
 		})
 		if got := ids(got, "documents"); !slices.Equal(got, []string{"h", "p1", "p2", "c"}) {
 			s.Errorf("section %v", got)
-		}
-	})
-
-	t.Run("the requirements have no others", func(t *testing.T) {
-		document, err := os.ReadFile(requirements)
-		if err != nil {
-			t.Skipf("skipped: the requirements are not at hand: %v", err)
-		}
-		var want []string
-		for _, m := range regexp.MustCompile(`(?m)^#### Scenario: (.*\S)\s*$`).FindAllStringSubmatch(string(document), -1) {
-			want = append(want, m[1])
-		}
-		if diff := cmp.Diff(want, told); diff != "" {
-			t.Errorf("scenarios (-required +tested):\n%s", diff)
 		}
 	})
 }
