@@ -48,22 +48,27 @@ func (o *Options) anonymous() bool { return o.ReadToken == "" && o.WriteToken ==
 
 // mayRead reports whether a request has one of the tokens, if tokens are set.
 func (s *Server) mayRead(r *http.Request) bool {
-	return s.opts.anonymous() || s.has(r, 0) || s.has(r, 1)
+	return s.opts.anonymous() || s.has(r, readToken) || s.has(r, writeToken)
 }
 
 func (s *Server) mayWrite(r *http.Request) bool {
-	return !s.opts.ReadOnly && (s.opts.anonymous() || s.has(r, 1))
+	return !s.opts.ReadOnly && (s.opts.anonymous() || s.has(r, writeToken))
 }
 
-// has reports whether a request has the read token (0) or the write token (1). It compares in
-// constant time.
-func (s *Server) has(r *http.Request, which int) bool {
-	if []string{s.opts.ReadToken, s.opts.WriteToken}[which] == "" {
+// The tokens, by their place in Server.tokens.
+const (
+	readToken = iota
+	writeToken
+)
+
+// has reports whether a request has the token, which must be set. It compares in constant time.
+func (s *Server) has(r *http.Request, token int) bool {
+	if [...]string{readToken: s.opts.ReadToken, writeToken: s.opts.WriteToken}[token] == "" {
 		return false
 	}
-	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	sum := sha256.Sum256([]byte(strings.TrimSpace(token)))
-	return subtle.ConstantTimeCompare(sum[:], s.tokens[which][:]) == 1 && strings.EqualFold(scheme, "Bearer")
+	scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	sum := sha256.Sum256([]byte(strings.TrimSpace(given)))
+	return subtle.ConstantTimeCompare(sum[:], s.tokens[token][:]) == 1 && strings.EqualFold(scheme, "Bearer")
 }
 
 // refusal returns the error for a request without a sufficient token.

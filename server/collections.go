@@ -65,78 +65,96 @@ func (s *Server) getCollection(w http.ResponseWriter, r *http.Request, c *db.Col
 	return nil
 }
 
-// createCollection reads the properties of a new collection. Top-level fields that begin with
-// "embedding_" are stored as metadata, whatever the provider; the provider and the model are also
-// the lineage.
-func (s *Server) createCollection(w http.ResponseWriter, r *http.Request) error {
-	var (
-		name   string
-		schema db.Schema
-		meta   db.Metadata
-		given  = db.Metadata{}
-	)
-	err := s.object(w, r, func(key string, v *docjson.Reader) (err error) {
-		switch {
-		case key == "name":
-			name, err = v.String()
-		case key == "metadata" && !v.Null():
-			meta, err = v.Metadata()
-		case key == "dimension" && !v.Null():
-			schema.Dim, err = v.Int(1, db.MaxDim)
-		case key == "metric" && !v.Null():
-			var s string
-			if s, err = v.String(); err == nil {
-				schema.Metric, err = db.ParseMetric(s)
-			}
-		case key == "text_index" && !v.Null():
-			schema.Text, err = readTextIndex(v)
-		case key == "index" && !v.Null():
-			schema.Index, err = readIndex(v)
-		case strings.HasPrefix(key, "embedding_"):
-			if v.Null() {
-				return nil
-			}
-			var value any
-			value, err = v.Value()
-			given[key] = value
-			text, isText := value.(string)
-			switch key {
-			case "embedding_provider":
-				schema.Lineage.Provider = text
-			case "embedding_model":
-				schema.Lineage.Model = text
-			default:
-				isText = true // a field of the client's own
-			}
-			if err == nil && !isText {
-				err = fmt.Errorf("%w: want a text", db.ErrInvalid)
-			}
-		case key != "metadata" && key != "dimension" && key != "metric" && key != "text_index" && key != "index":
-			return unknown(key, "name", "metadata", "dimension", "metric", "text_index", "index",
-				"embedding_provider", "embedding_model")
+// A newCollection has the properties of a collection to create, as a body gives them.
+type newCollection struct {
+	name   string
+	schema db.Schema
+	meta   db.Metadata
+	// embedding has the fields that begin with "embedding_". They are stored as metadata, whatever
+	// the provider; the provider and the model are also the lineage.
+	embedding db.Metadata
+}
+
+// read reads the field key of the body.
+func (n *newCollection) read(key string, v *docjson.Reader) (err error) {
+	if strings.HasPrefix(key, "embedding_") {
+		return n.readEmbedding(key, v)
+	}
+	switch key {
+	case "name":
+		n.name, err = v.String()
+		return err
+	case "metadata", "dimension", "metric", "text_index", "index":
+		if v.Null() {
+			return nil
 		}
-		return named(key, err)
-	})
+	}
+	switch key {
+	case "metadata":
+		n.meta, err = v.Metadata()
+	case "dimension":
+		n.schema.Dim, err = v.Int(1, db.MaxDim)
+	case "metric":
+		var name string
+		if name, err = v.String(); err == nil {
+			n.schema.Metric, err = db.ParseMetric(name)
+		}
+	case "text_index":
+		n.schema.Text, err = readTextIndex(v)
+	case "index":
+		n.schema.Index, err = readIndex(v)
+	default:
+		err = unknown(key, "name", "metadata", "dimension", "metric", "text_index", "index",
+			"embedding_provider", "embedding_model")
+	}
+	return err
+}
+
+func (n *newCollection) readEmbedding(key string, v *docjson.Reader) error {
+	if v.Null() {
+		return nil
+	}
+	value, err := v.Value()
+	n.embedding[key] = value
+	if err != nil || key != "embedding_provider" && key != "embedding_model" {
+		return err // other fields are the client's own
+	}
+	text, ok := value.(string)
+	if !ok {
+		return fmt.Errorf("%w: want a text", db.ErrInvalid)
+	}
+	if key == "embedding_provider" {
+		n.schema.Lineage.Provider = text
+	} else {
+		n.schema.Lineage.Model = text
+	}
+	return nil
+}
+
+// createCollection creates an empty collection: {"name", "dimension", "metric", ...}.
+func (s *Server) createCollection(w http.ResponseWriter, r *http.Request) error {
+	n := newCollection{embedding: db.Metadata{}}
+	err := s.object(w, r, func(key string, v *docjson.Reader) error { return named(key, n.read(key, v)) })
 	if err != nil {
 		return err
 	}
-	if err := s.newName(name); err != nil {
+	if err := s.newName(n.name); err != nil {
 		return err
 	}
-	if len(given) > 0 {
-		if meta == nil {
-			meta = db.Metadata{}
+	if len(n.embedding) > 0 {
+		if n.meta == nil {
+			n.meta = db.Metadata{}
 		}
-		maps.Copy(meta, given)
+		maps.Copy(n.meta, n.embedding)
 	}
-	if _, err := vectorize.Keep(db.CollectionInfo{}, meta); err != nil {
+	if _, err := vectorize.Keep(db.CollectionInfo{}, n.meta); err != nil {
 		return &rest.Error{Status: http.StatusBadRequest, Message: err.Error()}
 	}
-	c, err := s.db.CreateCollection(r.Context(), name, schema, meta)
+	c, err := s.db.CreateCollection(r.Context(), n.name, n.schema, n.meta)
 	if err != nil {
 		return err
 	}
-	w.Header().Set("Location", "collections/"+escape(name)) // relative: the service may be mounted anywhere
+	w.Header().Set("Location", "collections/"+escape(n.name)) // relative: the service may be mounted anywhere
 	return answerCollection(w, http.StatusCreated, c)
 }
 

@@ -24,7 +24,7 @@ const (
 	maxPage     = 1000
 )
 
-// Exact messages.
+// Messages whose wording the requirements prescribe; scenario_test.go compares them.
 const (
 	noName       = "Collection name is required"
 	noDocuments  = "Documents array is required"

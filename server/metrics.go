@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/server/internal/rest"
 )
 
@@ -78,6 +79,12 @@ func (e *exposition) head(name, kind, help string) {
 	fmt.Fprintf(e, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind)
 }
 
+// one writes a metric with one value and no labels.
+func (e *exposition) one(name, kind, help string, value any) {
+	e.head(name, kind, help)
+	e.sample(name, value)
+}
+
 // sample writes one line; labels alternates names and values.
 func (e *exposition) sample(name string, value any, labels ...string) {
 	e.WriteString(name)
@@ -124,36 +131,51 @@ func (s *Server) showMetrics(w http.ResponseWriter, r *http.Request) error {
 	}
 	var e exposition
 	s.metrics.write(&e)
-	one := func(name, kind, help string, value any) {
-		e.head(name, kind, help)
-		e.sample(name, value)
-	}
 	reading, writing := len(s.reads.taken)+len(s.checks.taken), len(s.writes.taken)+len(s.mixed.taken)
-	one("vecbolt_http_requests_in_flight", "gauge", "Requests in progress.", reading+writing)
-	one("vecbolt_http_writes_in_flight", "gauge", "Requests in progress that write, or may write.", writing)
-	one("vecbolt_http_memory_bytes", "gauge", "Estimated memory of requests in progress.", s.memory.Load())
+	e.one("vecbolt_http_requests_in_flight", "gauge", "Requests in progress.", reading+writing)
+	e.one("vecbolt_http_writes_in_flight", "gauge", "Requests in progress that write, or may write.", writing)
+	e.one("vecbolt_http_memory_bytes", "gauge", "Estimated memory of requests in progress.", s.memory.Load())
 	stats, err := s.db.Stats()
 	if err != nil {
 		return err
 	}
+	e.database(&stats)
+	var mem runtime.MemStats
+	runtime.ReadMemStats(&mem)
+	e.one("go_goroutines", "gauge", "Goroutines.", runtime.NumGoroutine())
+	e.one("go_memstats_heap_inuse_bytes", "gauge", "Bytes of the heap in use.", mem.HeapInuse)
+	for _, x := range s.opts.Extensions {
+		if x.Metrics != nil {
+			x.Metrics(&e)
+		}
+	}
+	h := w.Header()
+	h.Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+	h.Set("X-Content-Type-Options", "nosniff")
+	_, _ = w.Write([]byte(e.String()))
+	return nil
+}
+
+// database writes the figures of the database and of each collection.
+func (e *exposition) database(stats *db.Stats) {
 	failed := 0
 	if stats.Failed != "" {
 		failed = 1
 	}
-	one("vecbolt_failed", "gauge", "1 if the database refuses writes until it is reopened.", failed)
-	one("vecbolt_batches_total", "counter", "Write batches applied since the database was created.", stats.Batches)
-	one("vecbolt_versions", "gauge", "Versions of the database in use by readers.", stats.Versions)
+	e.one("vecbolt_failed", "gauge", "1 if the database refuses writes until it is reopened.", failed)
+	e.one("vecbolt_batches_total", "counter", "Write batches applied since the database was created.", stats.Batches)
+	e.one("vecbolt_versions", "gauge", "Versions of the database in use by readers.", stats.Versions)
 	if r := stats.Replica; r != nil {
 		behind := 0
 		if r.Error != "" {
 			behind = 1
 		}
-		one("vecbolt_replica_version", "gauge", "Number of the served published version.", r.Version)
-		one("vecbolt_replica_published_seconds", "gauge",
+		e.one("vecbolt_replica_version", "gauge", "Number of the served published version.", r.Version)
+		e.one("vecbolt_replica_published_seconds", "gauge",
 			"Time of its publication, in seconds since 1970.", r.Published.Unix())
-		one("vecbolt_replica_checked_seconds", "gauge",
+		e.one("vecbolt_replica_checked_seconds", "gauge",
 			"Time of the last check for a newer version, in seconds since 1970.", r.Checked.Unix())
-		one("vecbolt_replica_failing", "gauge", "1 if the last check failed or its version cannot be served.", behind)
+		e.one("vecbolt_replica_failing", "gauge", "1 if the last check failed or its version cannot be served.", behind)
 	}
 	e.head("vecbolt_storage_bytes", "gauge", "Bytes on disk, and in memory for rows that are not flushed.")
 	for _, part := range []struct {
@@ -178,18 +200,4 @@ func (s *Server) showMetrics(w http.ResponseWriter, r *http.Request) error {
 			e.sample(gauge.name, gauge.of(i), "collection", stats.Collections[i].Name)
 		}
 	}
-	var mem runtime.MemStats
-	runtime.ReadMemStats(&mem)
-	one("go_goroutines", "gauge", "Goroutines.", runtime.NumGoroutine())
-	one("go_memstats_heap_inuse_bytes", "gauge", "Bytes of the heap in use.", mem.HeapInuse)
-	for _, x := range s.opts.Extensions {
-		if x.Metrics != nil {
-			x.Metrics(&e)
-		}
-	}
-	h := w.Header()
-	h.Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-	h.Set("X-Content-Type-Options", "nosniff")
-	_, _ = w.Write([]byte(e.String()))
-	return nil
 }
