@@ -119,26 +119,32 @@ func (c *benchCmd) Run(ctx context.Context, t *tool) error {
 					}
 				}
 			}
-			if c.SVG != "" {
-				err := t.write(c.SVG, func(w io.Writer) error {
-					_, err := w.Write(drawRecall(all))
-					return err
-				})
-				if err != nil {
-					return err
-				}
-			}
-			if t.json {
-				return nil
-			}
-			var rows []table.Row
-			for _, m := range all {
-				us := func(v float64) string { return humanize.CommafWithDigits(v, 1) }
-				rows = append(rows, table.Row{m.Setting, fmt.Sprintf("%.4f", m.Recall),
-					humanize.CommafWithDigits(m.QPS, 0), us(m.P50), us(m.P95), us(m.P99)})
-			}
-			return t.table(table.Row{"setting", "recall", "queries/s", "p50 µs", "p95 µs", "p99 µs"}, rows)
+			return c.report(t, all)
 		}))
+}
+
+// report draws the measurements, if wanted, and prints them as a table; with --json they are
+// printed already.
+func (c *benchCmd) report(t *tool, all []measurement) error {
+	if c.SVG != "" {
+		err := t.write(c.SVG, func(w io.Writer) error {
+			_, err := w.Write(drawRecall(all))
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if t.json {
+		return nil
+	}
+	us := func(v float64) string { return humanize.CommafWithDigits(v, 1) }
+	var rows []table.Row
+	for _, m := range all {
+		rows = append(rows, table.Row{m.Setting, fmt.Sprintf("%.4f", m.Recall),
+			humanize.CommafWithDigits(m.QPS, 0), us(m.P50), us(m.P95), us(m.P99)})
+	}
+	return t.table(table.Row{"setting", "recall", "queries/s", "p50 µs", "p95 µs", "p99 µs"}, rows)
 }
 
 // makeGraphs builds the graphs that are due, as a database that is open for writing does in the
@@ -176,43 +182,17 @@ type truth struct {
 	n     int
 }
 
+// truths returns the exact answers to the queries, from the file of --truth or by exact search.
 func (c *benchCmd) truths(ctx context.Context, coll *db.Collection, queries [][]float32,
 	p *bar) ([]truth, error) {
-	all := make([]truth, len(queries))
 	if c.Truth != "" {
-		rows, err := exchange.ReadIVecs(c.Truth)
-		if err != nil {
-			return nil, err
-		}
-		if len(rows) < len(queries) {
-			return nil, fmt.Errorf("%s has %d answers for %d queries", c.Truth, len(rows), len(queries))
-		}
-		for i := range all {
-			if len(rows[i]) < c.K {
-				return nil, fmt.Errorf("%s has %d rows for query %d, fewer than -k %d", c.Truth, len(rows[i]), i, c.K)
-			}
-			all[i] = truth{ids: map[string]bool{}, n: c.K}
-			ids := make([]string, c.K)
-			for j, row := range rows[i][:c.K] {
-				ids[j] = strconv.Itoa(int(row))
-				all[i].ids[ids[j]] = true
-			}
-			// The exact answer of other rows would measure nothing.
-			docs, err := coll.GetMany(ctx, ids, db.IDsOnly)
-			if err != nil {
-				return nil, err
-			}
-			if j := slices.Index(docs, nil); j >= 0 {
-				return nil, fmt.Errorf("%s: row %s of query %d is not a document of collection %q",
-					c.Truth, ids[j], i, c.Collection)
-			}
-		}
-		return all, nil
+		return c.readTruths(ctx, coll, len(queries))
 	}
+	all := make([]truth, 0, len(queries))
 	const together = 256
-	for lo := 0; lo < len(queries); lo += together {
+	for vectors := range slices.Chunk(queries, together) {
 		var batch []db.Query
-		for _, v := range queries[lo:min(lo+together, len(queries))] {
+		for _, v := range vectors {
 			batch = append(batch, c.query(db.Query{Accuracy: db.Exact}, v))
 		}
 		results, err := coll.SearchBatch(ctx, batch)
@@ -220,11 +200,45 @@ func (c *benchCmd) truths(ctx context.Context, coll *db.Collection, queries [][]
 			return nil, err
 		}
 		p.add(len(batch))
-		for i, r := range results {
-			all[lo+i] = truth{worst: math.Inf(1), n: len(r.Hits)}
+		for _, r := range results {
+			exact := truth{worst: math.Inf(1), n: len(r.Hits)}
 			if n := len(r.Hits); n > 0 {
-				all[lo+i].worst = r.Hits[n-1].Score
+				exact.worst = r.Hits[n-1].Score
 			}
+			all = append(all, exact)
+		}
+	}
+	return all, nil
+}
+
+// readTruths reads the answers to a number of queries from the file of --truth. Each of them must
+// be a document of the collection: the exact answer of other rows would measure nothing.
+func (c *benchCmd) readTruths(ctx context.Context, coll *db.Collection, queries int) ([]truth, error) {
+	rows, err := exchange.ReadIVecs(c.Truth)
+	if err != nil {
+		return nil, err
+	}
+	if len(rows) < queries {
+		return nil, fmt.Errorf("%s has %d answers for %d queries", c.Truth, len(rows), queries)
+	}
+	all := make([]truth, queries)
+	for i := range all {
+		if len(rows[i]) < c.K {
+			return nil, fmt.Errorf("%s has %d rows for query %d, fewer than -k %d", c.Truth, len(rows[i]), i, c.K)
+		}
+		all[i] = truth{ids: map[string]bool{}, n: c.K}
+		ids := make([]string, c.K)
+		for j, row := range rows[i][:c.K] {
+			ids[j] = strconv.Itoa(int(row))
+			all[i].ids[ids[j]] = true
+		}
+		docs, err := coll.GetMany(ctx, ids, db.IDsOnly)
+		if err != nil {
+			return nil, err
+		}
+		if j := slices.Index(docs, nil); j >= 0 {
+			return nil, fmt.Errorf("%s: row %s of query %d is not a document of collection %q",
+				c.Truth, ids[j], i, c.Collection)
 		}
 	}
 	return all, nil
