@@ -1,6 +1,7 @@
 package db
 
 import (
+	"path/filepath"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -44,4 +45,36 @@ func closeBesideACall(t *testing.T, vdb *DB) {
 	if err := <-closed; err != nil {
 		t.Error(err)
 	}
+}
+
+// A collection that is dropped takes no space once the database is closed, not only after the next
+// process has written to it.
+func TestCloseRemovesDropped(t *testing.T) {
+	dir := t.TempDir()
+	vdb := open(t, dir, nil)
+	upsert(t, collection(t, vdb, "kept", Schema{Dim: 1}), Document{ID: "a", Vector: []float32{1}})
+	upsert(t, collection(t, vdb, "dropped", Schema{Dim: 1}), Document{ID: "a", Vector: []float32{1}})
+	if err := vdb.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	segments := func() int {
+		names, err := filepath.Glob(filepath.Join(dir, "seg", "*.vec"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(names)
+	}
+	if n := segments(); n != 2 {
+		t.Fatalf("%d segments before the drop", n)
+	}
+	if err := vdb.Drop(t.Context(), "dropped"); err != nil {
+		t.Fatal(err)
+	}
+	if err := vdb.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n := segments(); n != 1 {
+		t.Errorf("%d segments after Close, want that of the collection that is left", n)
+	}
+	check(t, open(t, dir, nil))
 }

@@ -68,6 +68,8 @@ type Engine struct {
 	Failed  error
 	closed  bool
 
+	released bool // release has closed what is mapped, in use or not
+
 	active atomic.Int64 // calls on a version that run
 
 	compacts     int                // calls of Compact that wait; guarded by Mu
@@ -180,6 +182,7 @@ func (db *Engine) release() error {
 	db.CommitMu.Lock() // waits for a group that is being committed
 	defer db.CommitMu.Unlock()
 	db.Mu.Lock()
+	db.released = true // later ends of snapshots close nothing
 	for s := range db.Mapped {
 		errs = append(errs, s.Close())
 	}

@@ -321,12 +321,12 @@ func (db *Engine) unref(v *Version) {
 		return
 	}
 	for _, s := range v.Files.Segments {
-		if s.sets--; s.sets > 0 || db.closed { // release closes the rest
+		if s.sets--; s.sets > 0 || db.released { // which has closed it
 			continue
 		}
 		db.shut(s)
 	}
-	if store := v.Files.Store; store != db.Store && !db.reads(store) && !db.closed { // release closes the rest
+	if store := v.Files.Store; store != db.Store && !db.reads(store) && !db.released { // likewise
 		db.closeStore(store)
 	}
 }
