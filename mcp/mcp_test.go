@@ -287,6 +287,16 @@ func TestConfiguredEmbedder(t *testing.T) {
 	expect(t, failure, "")
 }
 
+// A collection that names no model is not said to have one of the name "".
+func TestUnnamedModel(t *testing.T) {
+	vdb := database(t)
+	if _, err := vdb.CreateCollection(t.Context(), "unnamed", db.Schema{Dim: 64, Text: &db.TextIndex{}}, nil); err != nil {
+		t.Fatal(err)
+	}
+	_, failure := call[hits](t, connect(t, NewServer(vdb, nil)), "hybrid_search", `{"collection":"unnamed","text":"x"}`)
+	expect(t, failure, "texts cannot be embedded: the collection does not name the model of its vectors; give a vector")
+}
+
 // silent is an embedder whose server does not answer.
 type silent struct{ embed.Embedder }
 

@@ -398,6 +398,9 @@ func (s *service) embed(ctx context.Context, info db.CollectionInfo, text string
 // unavailable is the error for a text of a collection whose model this server does not have.
 func unavailable(info db.CollectionInfo) error {
 	model, _ := modelOf(info)
+	if model.Provider == "" && model.Model == "" {
+		return errors.New("texts cannot be embedded: the collection does not name the model of its vectors; give a vector")
+	}
 	return fmt.Errorf("texts cannot be embedded: the vectors come from provider %q, model %q, which is not available here; give a vector",
 		model.Provider, model.Model)
 }
