@@ -2,6 +2,7 @@ package exchange
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -527,6 +528,22 @@ func TestOpenLooksAtHeader(t *testing.T) {
 	var bad *FormatError
 	if _, err := Open(vecs, &OpenOptions{Format: NPY}); !errors.As(err, &bad) || bad.Name != vecs {
 		t.Errorf("fvecs as npy: %v", err)
+	}
+}
+
+// A compressed file is refused as one, so that its user knows what to do.
+func TestOpenCompressed(t *testing.T) {
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	w.Write([]byte(`{"id":"a"}`))
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string]string{"a.jsonl.gz": b.String(), "a.npz": "PK\x03\x04\x14\x00", "a.zst": "\x28\xb5\x2f\xfd"} {
+		path := write(t, filepath.Join(t.TempDir(), name), content)
+		if _, err := Open(path, nil); !errors.Is(err, db.ErrInvalid) || !strings.Contains(err.Error(), "is compressed") {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 

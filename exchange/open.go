@@ -162,8 +162,16 @@ func (in *input) format() (Format, error) {
 		return NPY, nil
 	case first == '{' || first == '[':
 		return JSONL, nil
+	case compressed(head):
+		return "", fmt.Errorf("%w: %q is compressed, and has to be decompressed first", db.ErrInvalid, in.path)
 	}
 	return "", fmt.Errorf("%w: the format of %q cannot be told by its name or first bytes", db.ErrInvalid, in.path)
+}
+
+// compressed reports whether a file that begins with head is of gzip, Zstandard, zip, bzip2 or xz.
+func compressed(head []byte) bool {
+	magics := []string{"\x1f\x8b", "\x28\xb5\x2f\xfd", "PK\x03\x04", "BZh", "\xfd7zXZ"}
+	return slices.ContainsFunc(magics, func(magic string) bool { return strings.HasPrefix(string(head), magic) })
 }
 
 // formatByName returns the format that the name, or the content of the directory, tells.

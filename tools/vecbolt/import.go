@@ -45,7 +45,7 @@ func (c *importCmd) Help() string {
 		`be stored is skipped, with a message, and so is an object of JSON with a value of the wrong type. A line that is not JSON ` +
 		`and a vector of another dimension end the import, and the documents before them stay. ` +
 		`A new collection is not made if no document can be stored. ` +
-		`A cache directory that does not exist is an empty one.`
+		`A cache directory that does not exist is an empty one, if its name has no extension or --format=emb-cache is given.`
 }
 
 // Validate is called by kong.
@@ -300,11 +300,11 @@ func (c *contents) Documents(ctx context.Context) iter.Seq2[*exchange.ImportedDo
 	}
 }
 
-// wantsCache reports whether a missing source would be an embedding cache.
+// wantsCache reports whether a missing source would be an embedding cache: a name with an
+// extension, such as docs.jsonl.gz, names a file. The dot of .emb_cache begins no extension.
 func (c *importCmd) wantsCache() bool {
-	files := []string{".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".fvecs", ".bvecs", ".npy", ".parquet", ".pq"}
-	return c.Format == exchange.EmbeddingCache ||
-		c.Format == exchange.Auto && !slices.Contains(files, strings.ToLower(filepath.Ext(c.Source)))
+	name := strings.TrimLeft(filepath.Base(c.Source), ".")
+	return c.Format == exchange.EmbeddingCache || c.Format == exchange.Auto && filepath.Ext(name) == ""
 }
 
 // noteGraphs reports whether the collection of the database in dir, or any collection if name is
