@@ -71,6 +71,22 @@ func TestGraphIndexes(t *testing.T) {
 	}
 }
 
+// A set that is too small for the strictest filter is refused before anything is loaded.
+func TestCheckFilters(t *testing.T) {
+	const least = 9001 // one row of each thousand matches 0.1 %, the first one first
+	if err := checkFilters(least); err != nil {
+		t.Fatal(err)
+	}
+	err := checkFilters(least - 1)
+	if err == nil || !strings.Contains(err.Error(), "the filter of 0.1 % matches 9 of 9000 rows") {
+		t.Fatalf("%v", err)
+	}
+	small := &vectorSet{name: "small", base: synth(least-1, 3)}
+	if err := new(env).filteredSet(small, nil); err == nil || !strings.Contains(err.Error(), "small: the filter of 0.1 %") {
+		t.Fatalf("%v", err)
+	}
+}
+
 func TestVecsRoundTrip(t *testing.T) {
 	dir := t.TempDir()
 	m := synth(7, 5)

@@ -21,6 +21,23 @@ var filteredShares = []float64{50, 10, 1, 0.1}
 // vectors. The drivers compute the same.
 func filterColumn(i int) int { return i * 7919 % 1000 }
 
+// checkFilters returns an error if a filter leaves fewer of the rows than a query asks for: recall
+// has no truth then.
+func checkFilters(rows int) error {
+	for _, percent := range filteredShares {
+		matched := 0
+		for i := range rows {
+			if filterColumn(i) < int(percent*10) {
+				matched++
+			}
+		}
+		if matched < truthK {
+			return fmt.Errorf("the filter of %g %% matches %d of %d rows, and each query asks for %d", percent, matched, rows, truthK)
+		}
+	}
+	return nil
+}
+
 func filteredFigure(e *env, r *report) error {
 	r.Title = "Search under a filter, one query at a time on one thread, k = 10"
 	r.note("Filters are \"less than\" on an integer column that has nothing to do with the vectors. Microseconds are the median of the best times of each query over all rounds; every round asks every contestant in turn.")
@@ -46,6 +63,9 @@ type filteredComparison struct {
 }
 
 func (e *env) filteredSet(set *vectorSet, r *report) error {
+	if err := checkFilters(set.base.rows()); err != nil {
+		return fmt.Errorf("%s: %w", set.name, err)
+	}
 	c := &filteredComparison{env: e, set: set, report: r, ask: map[string]filteredFunc{}, efs: map[string][]int{}, ef: map[string]int{}}
 	if err := c.loadVecbolt(); err != nil {
 		return err
