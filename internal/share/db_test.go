@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/internal/engine"
@@ -53,13 +54,9 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestBatchesBeyondTheQueue: writes of a follower that are more together than its queue holds, and
-// larger than it each, take effect.
-func TestBatchesBeyondTheQueue(t *testing.T) {
-	if !engine.CanShare {
-		t.Skip("processes do not share here")
-	}
-	defer share.SetMaxQueued(share.SetMaxQueued(64 << 10))
+// follow returns a collection of a follower.
+func follow(t *testing.T) *db.Collection {
+	t.Helper()
 	dir := t.TempDir()
 	open := func() *db.Collection {
 		vdb, err := db.Open(dir, nil)
@@ -78,7 +75,78 @@ func TestBatchesBeyondTheQueue(t *testing.T) {
 		return c
 	}
 	open()
-	c := open()
+	return open()
+}
+
+// TestDecisionTakesLong: a decision of a follower may take longer than the leader waits for a sign
+// of life, and fails without one.
+func TestDecisionTakesLong(t *testing.T) {
+	if !engine.CanShare {
+		t.Skip("processes do not share here")
+	}
+	const limit = time.Second
+	for name, c := range map[string]struct {
+		beat time.Duration
+		fail bool
+	}{"alive": {limit / 20, false}, "silent": {time.Hour, true}} {
+		t.Run(name, func(t *testing.T) {
+			decide, beat := share.SetDecideTimes(limit, c.beat)
+			t.Cleanup(func() { share.SetDecideTimes(decide, beat) })
+			notes := follow(t)
+			err := notes.UpdateMetadata(t.Context(), func(db.CollectionInfo) (db.Metadata, error) {
+				time.Sleep(2 * limit)
+				return db.Metadata{"a": 1}, nil
+			})
+			if c.fail != (err != nil) || c.fail && !strings.Contains(err.Error(), "has not been heard of for 1s") {
+				t.Error(err)
+			}
+			if _, err := notes.Upsert(t.Context(), db.Document{ID: "a"}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestDecisionBehindWrites: a decision of a follower reaches the leader behind more requests than
+// that works on at once, which all wait for the decision.
+func TestDecisionBehindWrites(t *testing.T) {
+	if !engine.CanShare {
+		t.Skip("processes do not share here")
+	}
+	c := follow(t)
+	if _, err := c.Upsert(t.Context(), db.Document{ID: "first"}); err != nil {
+		t.Fatal(err)
+	}
+	const writers = share.MaxRequests + 50
+	var all sync.WaitGroup
+	n, err := c.DeleteFunc(t.Context(), nil, func(*db.Document) (bool, error) {
+		for w := range writers {
+			all.Go(func() {
+				if _, err := c.Insert(t.Context(), db.Document{ID: fmt.Sprint(w)}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		time.Sleep(time.Second / 2) // they are sent
+		return true, nil
+	})
+	all.Wait()
+	if n != 1 || err != nil {
+		t.Errorf("%d documents deleted, %v", n, err)
+	}
+	if n, err := c.Count(t.Context(), nil); n != writers || err != nil {
+		t.Errorf("%d documents, %v", n, err)
+	}
+}
+
+// TestBatchesBeyondTheQueue: writes of a follower that are more together than its queue holds, and
+// larger than it each, take effect.
+func TestBatchesBeyondTheQueue(t *testing.T) {
+	if !engine.CanShare {
+		t.Skip("processes do not share here")
+	}
+	defer share.SetMaxQueued(share.SetMaxQueued(64 << 10))
+	c := follow(t)
 	const writers, each = 8, 8
 	long := strings.Repeat("x", 100<<10)
 	var all sync.WaitGroup

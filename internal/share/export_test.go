@@ -5,6 +5,9 @@ import "time"
 // MaxOps is the limit of a batch.
 const MaxOps = maxOps
 
+// MaxRequests is the number of requests of a follower that a leader works on at once.
+const MaxRequests = maxRequests
+
 // SetReadersTime changes readersTime and returns the former value.
 func SetReadersTime(d time.Duration) (before time.Duration) {
 	before, readersTime = readersTime, d
@@ -33,4 +36,11 @@ func SetRestTime(d time.Duration) (before time.Duration) {
 func SetMaxQueued(n int) (before int) {
 	before, maxQueued = maxQueued, n
 	return before
+}
+
+// SetDecideTimes changes decideTime and beatTime, and returns the former values.
+func SetDecideTimes(decide, beat time.Duration) (beforeDecide, beforeBeat time.Duration) {
+	beforeDecide, beforeBeat = decideTime, beatTime
+	decideTime, beatTime = decide, beat
+	return beforeDecide, beforeBeat
 }

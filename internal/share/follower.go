@@ -420,6 +420,7 @@ func (m *Member) decide(l *link, g Grant) {
 		var ops []engine.Op
 		l.deciding.Store(time.Now().UnixNano())
 		defer l.deciding.Store(0)
+		defer l.beats()()
 		var decision vfs.Group // p.decide may end its goroutine, and this one reads from the leader
 		decision.Go(engine.SocketName, func() (err error) {
 			ops, err = p.decide()
@@ -446,16 +447,41 @@ func (m *Member) decide(l *link, g Grant) {
 	l.send(Decided{Request: g.Request, Err: true})
 }
 
-// errDeciding is the error of a question that cannot be answered while a decision runs, for which
-// the leader waits no longer. The decision may have asked it.
-var errDeciding = fmt.Errorf("it has waited for the function of a delete, which has run for %v: "+
-	"that may read, but ask nothing of other processes", decideTime)
+// beats says to the leader that a decision still runs, until the function that it returns is
+// called.
+func (l *link) beats() (end func()) {
+	ended := make(chan struct{})
+	var beating vfs.Group
+	beating.Go(engine.SocketName, func() error {
+		beat := time.NewTicker(beatTime)
+		defer beat.Stop()
+		for {
+			select {
+			case <-ended:
+				return nil
+			case <-beat.C:
+				l.send(Cancel{})
+			}
+		}
+	})
+	return func() {
+		close(ended)
+		_ = beating.Wait() // it has none
+	}
+}
 
-// late reports whether a decision has run for longer than the leader waits. No message is read
-// until it ends.
+// lateTime is how long a question waits for a decision.
+const lateTime = 5 * time.Second
+
+// errDeciding is the error of a question that cannot be answered while a decision runs. The
+// decision may have asked it.
+var errDeciding = fmt.Errorf("it has waited for the function of a delete, which has run for %v: "+
+	"that may read, but ask nothing of other processes", lateTime)
+
+// late reports whether a decision has run for lateTime. No message is read until it ends.
 func (l *link) late() bool {
 	since := l.deciding.Load()
-	return since != 0 && time.Since(time.Unix(0, since)) > decideTime
+	return since != 0 && time.Since(time.Unix(0, since)) > lateTime
 }
 
 // finish gives a request its result.

@@ -172,8 +172,8 @@ func TestAnswerAtTheEnd(t *testing.T) {
 	}
 }
 
-// TestAskedByDecision: a question that waits for a decision which waits for the question ends when
-// the leader has given up the decision.
+// TestAskedByDecision: a question that waits for a decision which waits for the question ends some
+// time later.
 func TestAskedByDecision(t *testing.T) {
 	if !engine.CanShare {
 		t.Skip("processes do not share here")
@@ -183,8 +183,8 @@ func TestAskedByDecision(t *testing.T) {
 		asks bool
 		want error
 	}{
-		"a late decision":        {decideTime + time.Second, true, errDeciding},
-		"a write":                {decideTime + time.Second, false, context.DeadlineExceeded},
+		"a late decision":        {lateTime + time.Second, true, errDeciding},
+		"a write":                {lateTime + time.Second, false, context.DeadlineExceeded},
 		"a decision in its time": {-time.Hour, true, context.DeadlineExceeded},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -21,14 +21,20 @@ import (
 const (
 	// helloTime is how long a process may take for its Hello.
 	helloTime = 10 * time.Second
-	// decideTime is how long all writers wait for a follower that decides about a write.
-	decideTime = 5 * time.Second
 	// farewell is how long the end of a leader waits until a follower has read the rest.
 	farewell = 2 * time.Second
 	// maxRequests is the number of requests of one follower that are worked on at once.
 	maxRequests = 256
 	// joinBytes is the size from which records are sent to a follower that joins.
 	joinBytes = 1 << 20
+)
+
+var (
+	// decideTime is how long all writers wait for a sign of life from a follower that decides about
+	// a write. Tests change it.
+	decideTime = 5 * time.Second
+	// beatTime is the time between two such signs.
+	beatTime = time.Second
 )
 
 // A leader serves the followers of an engine that leads.
@@ -77,6 +83,9 @@ type follower struct {
 	working vfs.Group      // on requests
 	writes  sync.WaitGroup // requests that the engine has
 
+	deciding atomic.Bool   // its Decided is awaited
+	beat     chan struct{} // has an element when the follower has said that it still decides
+
 	// Guarded by leader.mu.
 	roots  []uint64 // that it may read
 	joined bool     // it has got the state at which it joined
@@ -93,8 +102,12 @@ func (f *follower) busy() bool {
 	return len(f.requests) > 0
 }
 
-// full reports whether a follower has to wait before it sends more requests.
+// full reports whether a follower has to wait before it sends more requests. While it decides it
+// need not: all of its requests wait for its Decided, which comes behind others.
 func (f *follower) full() bool {
+	if f.deciding.Load() {
+		return false
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.requests) >= maxRequests
@@ -234,7 +247,7 @@ func (s *leader) connected(conn *net.UnixConn, number uint64) error {
 	source := &source{socket: socket, parks: true, deadline: time.Now().Add(helloTime)}
 	f := &follower{number: number, ended: make(chan struct{}), socket: socket, source: source,
 		in: NewReader(source, false), out: newQueue(socket), quiet: make(chan struct{}, 1),
-		requests: map[uint64]*request{}}
+		beat: make(chan struct{}, 1), requests: map[uint64]*request{}}
 	defer close(f.ended)
 	var sender vfs.Group
 	sender.Go(engine.SocketName, func() error {
@@ -548,6 +561,13 @@ func (s *leader) handle(f *follower, m Message) error {
 		}
 		return nil
 	case Cancel:
+		if m.Request == 0 {
+			select {
+			case f.beat <- struct{}{}:
+			default: // the one before has not been seen
+			}
+			return nil
+		}
 		f.withRequest(m.Request, func(r *request) { r.cancel() })
 		return nil
 	case Decided:
@@ -689,9 +709,11 @@ func (s *leader) work(f *follower, m Message) (id uint64, _ work) {
 // errRefrained is the error of a follower that decided to write nothing.
 var errRefrained = errors.New("the follower writes nothing")
 
-// decide lets a follower decide what to write, while nobody writes. A follower that is stopped is
-// cut off; it asks again when it goes on.
+// decide lets a follower decide what to write, while nobody writes, for as long as it says that it
+// still does. A follower that is stopped is cut off; it asks again when it goes on.
 func (s *leader) decide(ctx context.Context, f *follower, id, lsn uint64, r *request) ([]engine.Op, error) {
+	f.deciding.Store(true)
+	defer f.deciding.Store(false)
 	if !f.send(Grant{Request: id, LSN: lsn}) {
 		return nil, net.ErrClosed
 	}
@@ -706,6 +728,8 @@ func (s *leader) decide(ctx context.Context, f *follower, id, lsn uint64, r *req
 				return nil, errRefrained
 			}
 			return d.Ops, nil
+		case <-f.beat:
+			late.Reset(decideTime)
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		case <-look.C:
@@ -714,7 +738,7 @@ func (s *leader) decide(ctx context.Context, f *follower, id, lsn uint64, r *req
 				return nil, net.ErrClosed
 			}
 		case <-late.C:
-			return nil, fmt.Errorf("process %d has not decided for %v what to write", f.process.PID, decideTime)
+			return nil, fmt.Errorf("process %d decides what to write and has not been heard of for %v", f.process.PID, decideTime)
 		}
 	}
 }

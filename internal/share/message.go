@@ -104,7 +104,8 @@ type Call struct {
 	Kind    uint8
 }
 
-// Cancel says that nobody waits for the result of a request. It may be too late.
+// Cancel says that nobody waits for the result of a request. It may be too late. No request has the
+// number 0: a Cancel of it says that the follower still decides.
 type Cancel struct{ Request uint64 }
 
 // Outcome asks for the effect of a write that the follower sent over an earlier connection: its LSN
