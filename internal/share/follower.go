@@ -37,8 +37,8 @@ type link struct {
 	held      Message       // read in passing, to be handled by the background; guarded by turn
 	pause     pause         // guarded by turn
 	uses      atomic.Uint64 // number of turns of calls
-	glanced   atomic.Int64  // time of the last glance, in nanoseconds since the epoch
-	deciding  atomic.Int64  // when the decision that runs began, in nanoseconds since the epoch; or 0
+	glanced   atomic.Int64  // ticks of the last glance
+	deciding  atomic.Int64  // ticks when the decision that runs began; or 0
 	attention chan struct{} // has an element if the background is to read at once
 	single    bool          // the process has one processor, which no call may keep while it waits
 	ended     chan struct{} // closed when reading has failed
@@ -418,7 +418,7 @@ func (m *Member) decide(l *link, g Grant) {
 	l.mu.Unlock()
 	if p != nil && p.decide != nil {
 		var ops []engine.Op
-		l.deciding.Store(time.Now().UnixNano())
+		l.deciding.Store(ticks(time.Now()))
 		defer l.deciding.Store(0)
 		defer l.beats()()
 		var decision vfs.Group // p.decide may end its goroutine, and this one reads from the leader
@@ -481,7 +481,7 @@ var errDeciding = fmt.Errorf("it has waited for the function of a delete, which 
 // late reports whether a decision has run for lateTime. No message is read until it ends.
 func (l *link) late() bool {
 	since := l.deciding.Load()
-	return since != 0 && time.Since(time.Unix(0, since)) > lateTime
+	return since != 0 && ticks(time.Now())-since > int64(lateTime)
 }
 
 // finish gives a request its result.

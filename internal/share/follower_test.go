@@ -191,7 +191,7 @@ func TestAskedByDecision(t *testing.T) {
 			socket, _ := connected(t)
 			l := newLink(socket)
 			l.turn <- struct{}{} // the decision has it
-			l.deciding.Store(time.Now().Add(-c.ran).UnixNano())
+			l.deciding.Store(ticks(time.Now().Add(-c.ran)))
 			ctx := t.Context()
 			if c.want != errDeciding {
 				var cancel context.CancelFunc

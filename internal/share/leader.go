@@ -76,7 +76,7 @@ type follower struct {
 	in      *Reader
 	out     *queue
 
-	heard  atomic.Int64  // when something was received or answered last, in nanoseconds since the epoch
+	heard  atomic.Int64  // ticks when something was received or answered last
 	failed error         // why the connection has ended; of the loop while it has the follower
 	quiet  chan struct{} // has an element when the loop gives the follower back
 
@@ -639,7 +639,7 @@ func (s *leader) answer(f *follower, result Result, err error) {
 	delete(f.requests, result.Request)
 	f.mu.Unlock()
 	f.send(result)
-	f.heard.Store(time.Now().UnixNano())
+	f.heard.Store(ticks(time.Now()))
 }
 
 // work runs a request.

@@ -62,7 +62,7 @@ func (p *loop) start(owner uint64) {
 func (p *loop) add(f *follower) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	f.heard.Store(time.Now().UnixNano())
+	f.heard.Store(ticks(time.Now()))
 	p.active = append(p.active, f)
 	if !p.watched {
 		p.watched = true
@@ -154,7 +154,7 @@ func (p *loop) turn(wait time.Duration) {
 	}
 	for i, f := range p.polled {
 		if ready && p.set.ready(i) || f.unserved() {
-			f.heard.Store(now.UnixNano())
+			f.heard.Store(ticks(now))
 			p.serve(f)
 		}
 	}
@@ -166,7 +166,7 @@ func (p *loop) turn(wait time.Duration) {
 func (p *loop) release(since time.Time) {
 	kept := p.active[:0]
 	for _, f := range p.active {
-		if f.failed == nil && (f.heard.Load() >= since.UnixNano() || f.in.Ready() || f.busy() && !p.single) {
+		if f.failed == nil && (f.heard.Load() >= ticks(since) || f.in.Ready() || f.busy() && !p.single) {
 			kept = append(kept, f)
 			continue
 		}

@@ -60,10 +60,10 @@ type Member struct {
 	writer   [16]byte      // random; with the number of a request, it tells a write from all others
 	requests atomic.Uint64 // numbers given out
 
-	looked   atomic.Int64  // when look or seek did something, in nanoseconds since the epoch
+	looked   atomic.Int64  // ticks when look or seek did something
 	looks    chan struct{} // has an element while a call of a reader looks for a leader
 	awaited  wait          // of a reader; guarded by looks
-	alone    atomic.Int64  // until when rejoin does not wait, likewise
+	alone    atomic.Int64  // ticks until when rejoin does not wait
 	deposing sync.Mutex    // held while a stopped leader is replaced
 
 	mu      sync.Mutex
@@ -287,7 +287,7 @@ func (m *Member) seek(ctx context.Context) (err error) {
 	if !m.opts.Shared || m.link.Load() != nil || m.ctx.Err() != nil || m.engine.Role() != engine.Reader {
 		return nil
 	}
-	began := time.Now().UnixNano()
+	began := ticks(time.Now())
 	defer func() {
 		if err == nil {
 			m.looked.Store(began)

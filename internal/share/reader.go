@@ -144,7 +144,7 @@ func (m *Member) pass(l *link) (more bool) {
 	return err == nil
 }
 
-// glance handles what has arrived, if nobody reads and nobody did lately.
+// glance handles what has arrived, if nobody reads and nobody did lately. now is in ticks.
 func (m *Member) glance(l *link, now int64) {
 	last := l.glanced.Load()
 	if now-last < int64(glanceTime) || !l.glanced.CompareAndSwap(last, now) {
@@ -209,7 +209,7 @@ func (m *Member) await(ctx context.Context, l *link, p *pending) error {
 // The caller has the turn, which readFor gives back.
 func (m *Member) readFor(l *link, p *pending) (answered bool) {
 	defer func() {
-		l.glanced.Store(time.Now().UnixNano())
+		l.glanced.Store(ticks(time.Now()))
 		<-l.turn
 	}()
 	now := time.Now()

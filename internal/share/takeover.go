@@ -23,6 +23,13 @@ const (
 	patience = 150 * time.Millisecond
 )
 
+// epoch is where ticks begin: before the process, so that 0 ticks are long ago.
+var epoch = time.Now().Add(-time.Hour)
+
+// ticks returns a time of this process in nanoseconds, by the clock that nobody sets. By the other
+// one a process would look for a new leader only once the time is over by which that was put back.
+func ticks(t time.Time) int64 { return int64(t.Sub(epoch)) }
+
 // watch looks from time to time whether the leader of a link is stopped, and takes its place then,
 // until the returned function is called.
 func (m *Member) watch(l *link) (end func()) {
@@ -116,7 +123,7 @@ func (m *Member) look(ctx context.Context) error {
 	if role == engine.Reader {
 		return m.lookForLeader(ctx)
 	}
-	now, last := time.Now().UnixNano(), m.looked.Load()
+	now, last := ticks(time.Now()), m.looked.Load()
 	switch role {
 	case engine.Leader:
 		if now-last < int64(lookAgain) {
@@ -148,7 +155,7 @@ func (m *Member) look(ctx context.Context) error {
 // lead. Once that is in vain, calls go on with what there is, and look again.
 func (m *Member) lookForLeader(ctx context.Context) error {
 	recent := func(now int64) bool { return now-m.looked.Load() < int64(lookEvery) }
-	now := time.Now().UnixNano()
+	now := ticks(time.Now())
 	if recent(now) {
 		return nil
 	}
@@ -171,7 +178,7 @@ func (m *Member) lookForLeader(ctx context.Context) error {
 	case m.awaited.silent: // to look took a moment, and a connection of a process that is busy
 		looked = looked.Add(restTime)
 	}
-	m.looked.Store(looked.UnixNano())
+	m.looked.Store(ticks(looked))
 	return nil
 }
 
@@ -180,7 +187,7 @@ func (m *Member) lookForLeader(ctx context.Context) error {
 // openTime, calls go on with what this process has, and for as long none waits again. It fails if
 // the call ends first.
 func (m *Member) rejoin(call context.Context) error {
-	if time.Now().UnixNano() < m.alone.Load() {
+	if ticks(time.Now()) < m.alone.Load() {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(call, openTime)
@@ -189,7 +196,7 @@ func (m *Member) rejoin(call context.Context) error {
 		if call.Err() != nil {
 			return call.Err()
 		}
-		m.alone.Store(time.Now().Add(openTime).UnixNano())
+		m.alone.Store(ticks(time.Now().Add(openTime)))
 	}
 	return nil
 }
