@@ -66,8 +66,8 @@ func (s *service) expect(what string, got any, want string) {
 // A scenarioFunc runs one scenario of the requirements as a test of its name, on a new service.
 type scenarioFunc func(name string, test func(s *service))
 
-// TestScenarios runs every scenario of the requirements over HTTP, in the order of the requirements.
-// Scenarios of conversations use package rag on the side of the client, as the requirements do.
+// TestScenarios runs every scenario of the requirements over HTTP, in their order. Scenarios of
+// conversations use package rag on the side of the client, as the requirements do.
 func TestScenarios(t *testing.T) {
 	var told []string
 	scenario := func(name string, test func(s *service)) {
