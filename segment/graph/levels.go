@@ -203,8 +203,9 @@ func (g *Graph) pickBy(all []level, share float32, recall func(l *level) float32
 	}
 	missed := float32(2) // by the last level chosen
 	for i := range all {
-		m := 1 - recall(&all[i])
-		if len(chosen) < mostPicked && m < missed && (m <= share*missed || 1-m == best) {
+		r := recall(&all[i])
+		m := 1 - r // rounded, if less than half is found
+		if len(chosen) < mostPicked && m < missed && (m <= share*missed || r == best) {
 			chosen, missed = append(chosen, all[i]), m
 		}
 	}

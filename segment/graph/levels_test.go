@@ -288,6 +288,18 @@ func (b *builder) answers(t *testing.T, trials []trial, column int, l *level, d 
 	return sums
 }
 
+// TestPickBest: the level of the highest recall is chosen, though hardly better than one before,
+// also where what it misses is rounded.
+func TestPickBest(t *testing.T) {
+	g := new(Graph)
+	for _, best := range []float32{0.1, 0.1234, 0.3, 0.4321, 0.6, 0.987} {
+		levels := []level{{ef: 10, nodes: 10, recall: best - 0.001}, {ef: 20, nodes: 20, recall: best}}
+		if chosen := g.pick(levels, 0.1); len(chosen) == 0 || chosen[len(chosen)-1].recall != best {
+			t.Errorf("of recalls %g and %g, %d levels were picked, and not the best", best-0.001, best, len(chosen))
+		}
+	}
+}
+
 // TestPickFirst has settings that find ever more, but for one kind far from all rows. The wider
 // ones are of no use alone, but can be the first of two stages.
 func TestPickFirst(t *testing.T) {
