@@ -95,7 +95,7 @@ func (g *Graph) Price(estimated float64, k int, filtered bool) float64 {
 	each, expansion := 900+3*dim, min(beamPrice*rows, wideBeamPrice)
 	switch {
 	case g.Quick() && filtered:
-		each, expansion = 900+float64(0.9*dim), 0
+		each, expansion = max(900+float64(0.9*dim), g.estimatePrice()), 0
 	case g.Quick():
 		each, expansion = g.estimatePrice(), 0
 	case filtered:

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/vecbolt/vecbolt/internal/fileformat"
+	"github.com/vecbolt/vecbolt/segment/codes"
 )
 
 // TestWork compares the distances that Work expects with those that searches estimate, among rows
@@ -72,6 +73,27 @@ func TestMeasureWork(t *testing.T) {
 		}
 		if cancel(); !errors.Is(b.measureWork(trials), context.Canceled) {
 			t.Errorf("layout %d: measured after the end of the context", layout)
+		}
+	}
+}
+
+// TestPriceUnderFilter: a search costs no less under a filter than without one, and no less of more
+// rows, in every layout.
+func TestPriceUnderFilter(t *testing.T) {
+	for _, layout := range []uint32{plain, quick, shared, quickShared} {
+		for _, dim := range []int{1, 100, 200, 384, 768, 1536, codes.MaxDim} {
+			least := [2]float64{}
+			for rows := 1; rows <= 1<<30; rows += 1 + rows/2 {
+				g := &Graph{head: header{layout: layout, ident: codes.Ident{Rows: rows, Dim: dim}}}
+				free, filtered := g.Price(1000, 10, false), g.Price(1000, 10, true)
+				if !(filtered >= free) {
+					t.Errorf("layout %d, %d rows of dimension %d: %g under a filter, %g without", layout, rows, dim, filtered, free)
+				}
+				if free < least[0] || filtered < least[1] {
+					t.Errorf("layout %d, %d rows of dimension %d: %g and %g, of fewer rows %v", layout, rows, dim, free, filtered, least)
+				}
+				least = [2]float64{free, filtered}
+			}
 		}
 	}
 }
