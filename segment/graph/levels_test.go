@@ -331,3 +331,18 @@ func TestPickFirst(t *testing.T) {
 		}
 	}
 }
+
+// TestMost: what three quarters of the kinds get, whatever the others do.
+func TestMost(t *testing.T) {
+	for poor, want := range map[int]float32{0: 0.9, int(kinds) / 4: 0.9, int(kinds)/4 + 1: 0.3} {
+		l := level{recalls: new([kinds]float32)}
+		for k := range l.recalls {
+			if l.recalls[k] = 0.9; k < poor {
+				l.recalls[k] = 0.3
+			}
+		}
+		if got := l.most(); got != want || poor > 0 && l.recalls[0] != 0.3 {
+			t.Errorf("%d kinds find little: %g, want %g", poor, got, want)
+		}
+	}
+}

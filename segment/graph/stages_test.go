@@ -327,3 +327,33 @@ func TestEndEarly(t *testing.T) {
 		t.Errorf("recall %g, want 0.9, of the midpoints", l.recall)
 	}
 }
+
+// TestEndEarlyMeasured: levels are chosen and completed by what the queries find that end with the
+// first stage. Here half of the midpoints do, and find half.
+func TestEndEarlyMeasured(t *testing.T) {
+	var trials []trial
+	var near, far []sample
+	for i := range 80 {
+		s := sample{found: 1, nodes: 10, dist: 1}
+		k := likeRows
+		if i%2 == 0 {
+			if k, s.found = midpoints, 0.5; i%4 == 0 {
+				s.dist = 3
+			}
+		}
+		trials, near, far = append(trials, trial{kind: k}), append(near, s), append(far, sample{found: 1, nodes: 20})
+	}
+	b := &builder{Graph: new(Graph)}
+	p := &pair{first: &level{ef: 10, samples: near}, second: &level{ef: 20, samples: far}}
+	chosen, completed := map[float32]float32{}, map[float32]float32{} // by the bound on the distance
+	for _, l := range b.stagedFrom(trials, 1, []*pair{p}, func(*level, float32) bool { return true }) {
+		chosen[l.within] = l.recall // the last one has seen all trials within
+		b.complete(trials, &l)
+		completed[l.within] = l.recall
+	}
+	for _, within := range []float32{1, 3} {
+		if chosen[within] != 0.5 || completed[within] != 0.5 {
+			t.Errorf("within %g: recall %g, then %g, want 0.5", within, chosen[within], completed[within])
+		}
+	}
+}

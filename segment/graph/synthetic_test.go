@@ -41,6 +41,23 @@ func TestMidDirections(t *testing.T) {
 			lengths += simd.Dot64(x, x)
 			strong += simd.Dot64(x[:c.strong], x[:c.strong])
 		}
+		for k, least := range map[kind]float64{weakDirections: 0, midDirections: 0.1} {
+			total, along := 0.0, 0.0 // along the further strong directions, which the second kind keeps
+			for i := range 50 {
+				v, err := s.query(k, i)
+				if err != nil {
+					t.Fatal(err)
+				}
+				x := s.fromCentre(v)
+				total += simd.Dot64(x, x)
+				for _, y := range s.strong[s.middle:] {
+					along += simd.Dot64(x, y) * simd.Dot64(x, y)
+				}
+			}
+			if share := along / total; s.middle < len(s.strong) && (share < least || k == weakDirections && share > 1e-3) {
+				t.Errorf("%d strong elements, kind %d: %.3f of the squared length along further directions", c.strong, k, share)
+			}
+		}
 		rowsLength := 0.0
 		for i := range rows {
 			x := s.fromCentre(d.row(i))

@@ -98,6 +98,23 @@ func TestPriceUnderFilter(t *testing.T) {
 	}
 }
 
+// TestCostOfScan: a scan under a filter reads the sketches and scores the rows found, however few
+// rows the filter allows. Only the rows that pass beside excluded ones become more.
+func TestCostOfScan(t *testing.T) {
+	g := &Graph{head: header{layout: quick, ident: codes.Ident{Rows: 100_000, Dim: 384}}}
+	s := Setting{EF: firstEF, Within: alwaysBeyond, Beyond: Stage{Deviations: 2}}
+	scan := g.SketchPrice(g.Len()) / (degree * g.estimatePrice())
+	s.nodes = scan // none passes
+	all, few := g.Cost(s, 100, g.Len(), true), g.Cost(s, 100, 10, true)
+	if math.Abs(few/all-1) > 1e-3 {
+		t.Errorf("the cost is %g where all rows are allowed, %g where ten are", all, few)
+	}
+	s.nodes = 1.1 * scan
+	if more, most := g.Cost(s, 100, 1000, true), g.Cost(s, 100, 10, true); !(more > few && most > more) {
+		t.Errorf("costs %g where no row passes, %g and %g with ever fewer allowed", few, more, most)
+	}
+}
+
 // TestWalked: wider walks have more expansions and meet more rows, but not all.
 func TestWalked(t *testing.T) {
 	nan := float32(math.NaN())
