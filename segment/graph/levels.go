@@ -130,7 +130,7 @@ func (m *moments) least() float64 {
 	n, exact := m.counted(), m.counted()-m.walked
 	mean := m.recall()
 	deviation := math.Sqrt(max(0, (m.squares+exact)/n-float64(mean*mean)) / n)
-	return max(0, mean-mostErrors*deviation)
+	return max(0, mean-float64(mostErrors*deviation))
 }
 
 // expect sets the mean numbers of expansions of a search, and the recall that queries of every kind
@@ -187,7 +187,8 @@ func (b *builder) pickFirst(all []level, column int, share float32) []level {
 	return chosen
 }
 
-// most returns the recall that three quarters of the kinds get, of a level of one stage.
+// most returns the recall that three quarters of the kinds get, of a level of one stage. Kinds with
+// few trials count as finding everything.
 func (l *level) most() float32 {
 	recalls := *l.recalls
 	slices.Sort(recalls[:])

@@ -109,10 +109,10 @@ func (g *Graph) Cost(s Setting, k, allowed int, filtered bool) float64 {
 		return g.Price(g.Work(s, allowed), k, filtered)
 	}
 	const exponent = -0.67 // among word vectors
-	always := g.SketchPrice(g.Len()) + g.scorePrice(k)
-	passing := g.Price(g.Work(s, g.Len()), k, false) - always
+	least := g.SketchPrice(g.Len()) + g.scorePrice(k)
+	passing := g.Price(g.Work(s, g.Len()), k, false) - least
 	share := float64(max(1, allowed)) / float64(g.Len())
-	return always + max(0, passing)*math.Pow(share, exponent)
+	return least + float64(max(0, passing)*math.Pow(share, exponent))
 }
 
 // draws returns walked.draws of walks with this number of expansions. It grows as a power of the
