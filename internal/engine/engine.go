@@ -68,7 +68,7 @@ type Engine struct {
 	Failed  error
 	closed  bool
 
-	released bool // release has closed what is mapped, in use or not
+	released bool // release has closed all segments; versions that end later must not close them again
 
 	active atomic.Int64 // calls on a version that run
 

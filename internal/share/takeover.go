@@ -26,8 +26,8 @@ const (
 // epoch is where ticks begin: before the process, so that 0 ticks are long ago.
 var epoch = time.Now().Add(-time.Hour)
 
-// ticks returns a time of this process in nanoseconds, by the clock that nobody sets. By the other
-// one a process would look for a new leader only once the time is over by which that was put back.
+// ticks returns a time of this process in nanoseconds, by the monotonic clock. If the time of day
+// is put back by an hour, a process that goes by it does not look for a new leader for an hour.
 func ticks(t time.Time) int64 { return int64(t.Sub(epoch)) }
 
 // watch looks from time to time whether the leader of a link is stopped, and takes its place then,

@@ -205,7 +205,7 @@ func (g *Graph) pickBy(all []level, share float32, recall func(l *level) float32
 	missed := float32(2) // by the last level chosen
 	for i := range all {
 		r := recall(&all[i])
-		m := 1 - r // rounded, if less than half is found
+		m := 1 - r // float32 rounds it for r below one half, so r is compared with best
 		if len(chosen) < mostPicked && m < missed && (m <= share*missed || r == best) {
 			chosen, missed = append(chosen, all[i]), m
 		}

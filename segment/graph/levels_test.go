@@ -288,8 +288,9 @@ func (b *builder) answers(t *testing.T, trials []trial, column int, l *level, d 
 	return sums
 }
 
-// TestPickBest: the level of the highest recall is chosen, though hardly better than one before,
-// also where what it misses is rounded.
+// TestPickBest: the level of the highest recall is chosen, though it is hardly better than the one
+// before. float32 rounds one less the recall if that is below one half, so levels must be compared
+// by the recall itself.
 func TestPickBest(t *testing.T) {
 	g := new(Graph)
 	for _, best := range []float32{0.1, 0.1234, 0.3, 0.4321, 0.6, 0.987} {

@@ -290,9 +290,9 @@ func (b *builder) complete(trials []trial, l *level) {
 }
 
 // keep returns the levels to keep, cheapest first. Two stages are for recalls that one gives only
-// at the price of a scan. Scans of the sketches are the second one where queries like the rows take
-// no longer with them than with one stage: they find what a walk never meets, as the other parent
-// of a midpoint. Wider walks are where they spare such queries much of the work: see spares.
+// at the price of a scan. The second one is a scan of the sketches where queries like the rows take
+// no longer than with one stage, because it also finds rows that no walk meets, as those near the
+// other parent of a midpoint. It is a wider walk where that saves much of the work: see spares.
 // Searches under a filter use scans without a walk that decides.
 func (b *builder) keep(trials []trial, column int, tried []level) ([]level, error) {
 	chosen := b.pick(tried, finer)
