@@ -8,7 +8,6 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"github.com/vecbolt/vecbolt/internal/bitset"
 	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/topk"
@@ -20,6 +19,7 @@ type graphPlan struct {
 	graph   *graph.Graph // nil: scan the part
 	setting graph.Setting
 	recall  float64 // promised
+	live    bool    // pass over the rows that are excluded, as in graph.FindLive: they are few and dead
 }
 
 // usesGraph reports whether a query searches the graph of a part.
@@ -52,7 +52,7 @@ func (s *Search) planGraph(p *Probe, i int, g *graph.Graph) {
 		p.Parts[i].reason = "no more rows match than are wanted"
 		return
 	}
-	w, raise, ok := s.chooseSetting(p, i, g, matched)
+	w, raise, ok := s.chooseSetting(p, i, g, s.fewDead(p, i))
 	if !ok {
 		return
 	}
@@ -66,18 +66,29 @@ func (s *Search) planGraph(p *Probe, i int, g *graph.Graph) {
 	}
 }
 
+// mostDead is the share of the rows up to which a search passes over dead ones. Of searches for ten
+// rows, it then repeats one in seven, as one under a filter: more than two of their first twelve
+// are dead.
+const mostDead = 0.1
+
+// fewDead reports whether the rows of a part that a query excludes are dead and few.
+func (s *Search) fewDead(p *Probe, i int) bool {
+	rows := s.View.Parts[i].N
+	return p.Parts[i].Live && float64(rows-p.MatchedIn(s.View, i)) <= mostDead*float64(rows)
+}
+
 // chooseSetting returns the search of a graph that a query asks for, and the factor by which its
-// calibrated beam was raised. If the graph cannot keep the promise, ok is false, and the reason of
-// the part says why.
-func (s *Search) chooseSetting(p *Probe, i int, g *graph.Graph, matched int) (w graphPlan, raise float64, ok bool) {
-	w.graph = g
+// calibrated beam was raised. live: it is to pass over dead rows. If the graph cannot keep the
+// promise, ok is false, and the reason of the part says why.
+func (s *Search) chooseSetting(p *Probe, i int, g *graph.Graph, live bool) (w graphPlan, raise float64, ok bool) {
+	w.graph, w.live = g, live
 	if p.EF > 0 {
 		w.setting.EF = max(p.EF, p.Need)
 		w.recall = g.Recall(w.setting.EF, p.Need)
 		return w, 1, true
 	}
 	w.recall = p.Recall
-	filtered, threshold := p.Parts[i].Set != nil, p.Least > engine.NegInf
+	filtered, threshold := p.Parts[i].Set != nil && !live, p.Least > engine.NegInf
 	if threshold {
 		w.setting, ok = g.SettingUpTo(w.recall, p.Need, filtered)
 	} else {
@@ -94,7 +105,7 @@ func (s *Search) chooseSetting(p *Probe, i int, g *graph.Graph, matched int) (w 
 		}
 		return w, 1, false
 	}
-	if !g.Covers(w.recall, p.Need, matched) {
+	if !g.Covers(w.recall, p.Need, p.MatchedIn(s.View, i)) {
 		p.Parts[i].reason = "the graph promises no recall among as many rows as the filter passes over"
 		return w, 1, false
 	}
@@ -147,6 +158,9 @@ func (w graphPlan) name() string {
 
 // graphCost returns the expected cost of a graph search of a part, in the unit of ScanCost.
 func (s *Search) graphCost(p *Probe, i int, w graphPlan) float64 {
+	if w.live {
+		return w.graph.Cost(w.setting, p.Need, w.graph.Len(), false)
+	}
 	return w.graph.Cost(w.setting, p.Need, p.MatchedIn(s.View, i), p.Parts[i].Set != nil)
 }
 
@@ -287,23 +301,22 @@ func (s *Search) searchSome(ctx context.Context, jobs []graphJob) error {
 func (s *Search) searchGraph(ctx context.Context, j *graphJob, memory *graphScratch) error {
 	q, i := j.query, j.part
 	w, part := q.Parts[i].plan, s.View.Parts[i]
-	query, set := &memory.query, q.Parts[i].Set
+	query := &memory.query
 	query.Reset(w.graph, q.Scorer.Query)
 	query.Heed(ctx)
 	if q.Unseen != nil && q.Unseen.Part == part {
 		query.Without(q.Unseen.Row)
-		if q.Free { // no filter, as for a vector that is not stored
-			set = nil
-		}
 	}
-	matched := q.MatchedIn(s.View, i)
-	query.Guard(q.Need, w.setting, matched)
 	watch := part.Segment.Watch(w.graph)
 	defer watch.End()
 	query.Cold(watch.Cold)
-	rows, stats, err := query.Find(q.Need, w.setting, set, &memory.buf)
-	if errors.Is(err, graph.ErrFar) {
-		rows, stats, err = s.searchLonger(j, memory, set, rows, stats)
+	rows, stats, err := s.find(j, memory, q.Need, w)
+	if w.live && errors.Is(err, graph.ErrFar) {
+		rows, stats, err = s.searchFiltered(j, memory, rows, stats)
+		w = q.Parts[i].plan
+	}
+	if !w.live && errors.Is(err, graph.ErrFar) {
+		rows, stats, err = s.searchLonger(j, memory, rows, stats)
 	}
 	if err == nil && watch.Look && !watch.Cold {
 		err = w.graph.VerifyOne()
@@ -345,11 +358,40 @@ func (s *Search) searchGraph(ctx context.Context, j *graphJob, memory *graphScra
 	return nil
 }
 
+// find searches the graph of a part for this many rows.
+func (s *Search) find(j *graphJob, memory *graphScratch, need int, w graphPlan) ([]uint32, graph.Stats, error) {
+	q, query, set := j.query, &memory.query, j.query.Parts[j.part].Set
+	if w.live {
+		query.Guard(need, w.setting, w.graph.Len())
+		return query.FindLive(need, w.setting, set, &memory.buf)
+	}
+	query.Guard(need, w.setting, q.MatchedIn(s.View, j.part))
+	return query.Find(need, w.setting, set, &memory.buf)
+}
+
+// searchFiltered searches again, as under a filter, after a search that found more dead rows near
+// the query than it may pass over. rows and stats are of that search, and stay if another one would
+// cost more than a scan of the part.
+func (s *Search) searchFiltered(
+	j *graphJob, memory *graphScratch, rows []uint32, stats graph.Stats,
+) ([]uint32, graph.Stats, error) {
+	q, i := j.query, j.part
+	w, _, ok := s.chooseSetting(q, i, q.Parts[i].plan.graph, false)
+	if !ok || s.graphCost(q, i, w) > s.ScanCost(q, i) && !s.GraphAlways {
+		return rows, stats, graph.ErrFar
+	}
+	q.Parts[i].plan = w
+	rows, all, err := s.find(j, memory, q.Need, w)
+	all.Estimated += stats.Estimated
+	all.Sketched += stats.Sketched
+	return rows, all, err
+}
+
 // searchLonger searches again, for more rows or by a scan of sketches, after a search that found
 // that the rows near the query do not match: its promise does not hold. rows and stats are of that
 // search, and stay if another one would cost more than a scan of the part.
 func (s *Search) searchLonger(
-	j *graphJob, memory *graphScratch, set bitset.Set, rows []uint32, stats graph.Stats,
+	j *graphJob, memory *graphScratch, rows []uint32, stats graph.Stats,
 ) ([]uint32, graph.Stats, error) {
 	q, i := j.query, j.part
 	w, part := q.Parts[i].plan, s.View.Parts[i]
@@ -367,8 +409,7 @@ func (s *Search) searchLonger(
 	if !ok || s.graphCost(q, i, longer) > s.ScanCost(q, i) && !s.GraphAlways {
 		return rows, stats, graph.ErrFar
 	}
-	memory.query.Guard(more, longer.setting, q.MatchedIn(s.View, i))
-	rows, all, err := memory.query.Find(more, longer.setting, set, &memory.buf)
+	rows, all, err := s.find(j, memory, more, longer)
 	all.Estimated += stats.Estimated
 	all.Sketched += stats.Sketched
 	return rows, all, err

@@ -64,7 +64,6 @@ type Probe struct {
 	Parts   []PartSearch // by part of the view
 	Matched int          // rows to consider, of all parts
 	Unseen  *Place       // the row of the query vector, treated as not stored
-	Free    bool         // Unseen is the only excluded row of its part
 
 	// The search sets these:
 	Best     []Ranked // in order
@@ -97,6 +96,7 @@ func (p *Probe) Search(parts int) {
 // A PartSearch is the search for a probe in one part.
 type PartSearch struct {
 	Set    bitset.Set   // rows to consider; nil: all
+	Live   bool         // Set leaves out dead rows and Probe.Unseen alone
 	plan   graphPlan    // of the graph search; zero: scan
 	reason string       // why, or why not; only with a trace
 	codes  *codes.Query // nil: scan the vectors

@@ -276,32 +276,31 @@ func (s *search) choose(p *probe) error {
 			if limits != nil {
 				set.And(limits)
 			}
-			p.Parts[i].Set = set
+			p.Parts[i] = nearest.PartSearch{Set: set, Live: p.where == nil && limits == nil}
 			p.Matched += set.Count()
 		}
 	}
 	for _, e := range p.examples {
-		p.drop(s.view, e)
+		p.drop(s.view, e).Live = false
 	}
 	if p.Unseen != nil {
-		i := slices.Index(s.view.Parts, p.Unseen.Part)
-		p.Free = p.Parts[i].Set == nil
 		p.drop(s.view, *p.Unseen)
 	}
 	return nil
 }
 
-// drop excludes one row from a probe.
-func (p *probe) drop(v *engine.View, e nearest.Place) {
-	i := slices.Index(v.Parts, e.Part)
-	if p.Parts[i].Set == nil {
-		p.Parts[i].Set = bitset.New(e.Part.N)
-		p.Parts[i].Set.Fill(e.Part.N)
+// drop excludes one row from a probe, and returns the search of its part.
+func (p *probe) drop(v *engine.View, e nearest.Place) *nearest.PartSearch {
+	part := &p.Parts[slices.Index(v.Parts, e.Part)]
+	if part.Set == nil {
+		*part = nearest.PartSearch{Set: bitset.New(e.Part.N), Live: true}
+		part.Set.Fill(e.Part.N)
 	}
-	if p.Parts[i].Set.Has(e.Row) {
-		p.Parts[i].Set.Clear(e.Row)
+	if part.Set.Has(e.Row) {
+		part.Set.Clear(e.Row)
 		p.Matched--
 	}
+	return part
 }
 
 // find returns the place of a document, or engine.ErrNotFound.

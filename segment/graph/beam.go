@@ -183,6 +183,7 @@ type Buffer struct {
 	scanned       bool // near has the rows found, whatever the layout: see scanSketches
 	more          int  // rows to collect beside those wanted: see scanAll
 	rows          []uint32
+	excluded      int // rows that are not allowed and nearer than the last row wanted: see collect
 	hits          []Hit
 	stats         Stats
 	expected      uint32          // the node that was announced last, or none

@@ -26,7 +26,8 @@ type guard struct {
 }
 
 // ErrFar is returned where the recall of the setting does not hold, because the filter excludes the
-// neighbourhood of the query.
+// neighbourhood of the query, or because more of the nearest rows are dead than a search without a
+// filter can pass over.
 var ErrFar = errors.New("the rows near the query are not allowed")
 
 // ErrBeyondHorizon is returned where the recall of the setting does not hold, because the query is

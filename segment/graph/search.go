@@ -194,6 +194,30 @@ func (q *Query) Find(k int, s Setting, allowed bitset.Set, buf *Buffer) (rows []
 	return buf.rows, buf.stats, err
 }
 
+// FindLive is Find for a set that leaves out few rows, and none because of what it holds: rows that
+// are deleted or replaced. It walks as if there were no filter, which allows more kinds of stages,
+// and passes over the dead rows that it finds. It returns ErrFar if more of them than a guard
+// tolerates are nearer than the k-th live row: what the setting finds of k rows then says too
+// little about the live ones.
+func (q *Query) FindLive(k int, s Setting, live bitset.Set, buf *Buffer) (rows []uint32, stats Stats, err error) {
+	if k < 1 {
+		return nil, Stats{}, nil
+	}
+	buf.rows, buf.dists, buf.stats = buf.rows[:0], buf.dists[:0], Stats{}
+	err = q.attempt(k, s, nil, buf)
+	if err == nil {
+		err = q.collect(k+buf.more, live, buf)
+	}
+	if err == nil && (len(buf.rows) < k || buf.excluded > k/tolerated) {
+		err = ErrFar
+	}
+	if err == nil {
+		err = q.reach(nil, buf)
+	}
+	buf.ctx = nil
+	return buf.rows, buf.stats, err
+}
+
 // front returns how many rows of the beam a search for k rows may keep in order at first, 0 for
 // all: the fewest that a processor keeps in registers, and that hold the rows to be found.
 func (g *Graph) front(k int) int {
@@ -410,7 +434,7 @@ func (q *Query) goOn(buf *Buffer) error {
 // of further nodes: of two rows with many, codes cannot tell which is nearer to a query between
 // them.
 func (q *Query) collect(k int, allowed bitset.Set, buf *Buffer) (err error) {
-	buf.rows, buf.dists = buf.rows[:0], buf.dists[:0]
+	buf.rows, buf.dists, buf.excluded = buf.rows[:0], buf.dists[:0], 0
 	margin, most, blurred := q.g.margin(k), float32(math.MaxFloat32), float32(0)
 	want := rescored(k)
 	further := want - k // nodes
@@ -429,7 +453,13 @@ func (q *Query) collect(k int, allowed bitset.Set, buf *Buffer) (err error) {
 			break
 		}
 		for row := e.ID &^ simd.Marked; row != none && len(buf.rows) < before+want; {
-			if row != q.without && (allowed == nil || allowed.Has(int(row))) {
+			switch {
+			case row == q.without:
+			case allowed != nil && !allowed.Has(int(row)):
+				if len(buf.rows) < k {
+					buf.excluded++
+				}
+			default:
 				buf.rows, buf.dists = append(buf.rows, row), append(buf.dists, e.Dist)
 				if len(buf.rows) == k {
 					if blurred = q.blurred(e.ID&^simd.Marked, e.Dist); margin > 0 {
