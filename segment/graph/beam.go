@@ -14,16 +14,19 @@ import (
 //
 // The nearest rows are in order. A wide beam keeps only some in order at first, its front, and the
 // others apart: most searches end before they expand all rows of the front, and it is cheap to keep
-// few rows in order. Once a row behind the front is needed, all rows are brought into order.
+// few rows in order. Once a row behind the front is needed, the front becomes longer.
 type pool struct {
 	rows  []simd.Neighbour // the rows in order, nearest first
 	slots []simd.Neighbour // rows and vacant slots
 	limit int              // of rows
 	next  int              // all rows before it are marked
-	rest  []simd.Neighbour // the rows behind a full front
+	rest  []simd.Neighbour // the rows behind a full front, maybe more than belong to the beam
 	ef    int              // limit without a front; 0 if all rows are in order
-	all   []simd.Neighbour // memory of unfold
+	all   []simd.Neighbour // memory of lengthen
 }
+
+// longer is the multiple by which a front becomes longer.
+const longer = 4
 
 // reset makes p a pool of at most limit rows. If front is not 0, it may keep that many in order.
 func (p *pool) reset(limit, front int) {
@@ -44,15 +47,49 @@ func (p *pool) vacate(limit int) {
 	p.rows, p.limit, p.next = p.slots[:0], limit, 0
 }
 
-// unfold brings all rows into order.
-func (p *pool) unfold() {
-	all := append(append(p.all[:0], p.rows...), p.rest...)
-	slices.SortStableFunc(all, func(a, b simd.Neighbour) int { return cmp.Compare(a.Dist, b.Dist) })
-	p.vacate(p.ef)
-	p.rows = p.slots[:copy(p.slots[:p.limit], all)]
-	p.ef, p.rest, p.all = 0, p.rest[:0], all
-	for p.next < len(p.rows) && p.rows[p.next].ID >= simd.Marked {
+// lengthen brings the nearest rows behind the front into order.
+func (p *pool) lengthen() {
+	limit, next := min(p.ef, longer*p.limit), p.next
+	n := min(limit-len(p.rows), len(p.rest))
+	selectNearest(p.rest, n)
+	slices.SortFunc(p.rest[:n], func(a, b simd.Neighbour) int { return cmp.Compare(a.Dist, b.Dist) })
+	p.all = append(append(p.all[:0], p.rows...), p.rest[:n]...)
+	p.vacate(limit)
+	p.rows, p.rest = p.slots[:copy(p.slots[:limit], p.all)], slices.Delete(p.rest, 0, n)
+	if limit == p.ef { // the others are not of the beam
+		p.ef, p.rest = 0, p.rest[:0]
+	}
+	for p.next = next; p.next < len(p.rows) && p.rows[p.next].ID >= simd.Marked; {
 		p.next++
+	}
+}
+
+// selectNearest brings the n nearest rows before the others, by Hoare's quickselect.
+func selectNearest(rows []simd.Neighbour, n int) {
+	for n > 0 && n < len(rows) {
+		first, middle, last := rows[0].Dist, rows[len(rows)/2].Dist, rows[len(rows)-1].Dist
+		pivot := max(min(first, middle), min(max(first, middle), last)) // their median
+		i, j := 0, len(rows)-1
+		for i <= j {
+			for rows[i].Dist < pivot {
+				i++
+			}
+			for rows[j].Dist > pivot {
+				j--
+			}
+			if i <= j {
+				rows[i], rows[j] = rows[j], rows[i]
+				i, j = i+1, j-1
+			}
+		}
+		switch { // rows between j and i are as far as the pivot
+		case n <= j+1:
+			rows = rows[:j+1]
+		case n >= i:
+			rows, n = rows[i:], n-i
+		default:
+			return
+		}
 	}
 }
 
@@ -69,8 +106,8 @@ func (p *pool) full(dist float32) bool { return !(dist < p.worst()) }
 
 // within returns the distance of the row of a rank; false if there are fewer rows.
 func (p *pool) within(rank int) (float32, bool) {
-	if rank > len(p.rows) && rank <= len(p.rows)+len(p.rest) {
-		p.unfold()
+	for rank > len(p.rows) && len(p.rest) > 0 {
+		p.lengthen()
 	}
 	if rank > len(p.rows) {
 		return 0, false
@@ -83,8 +120,7 @@ func (p *pool) offer(dist float32, id uint32) {
 	p.offerAll([]uint32{id}, []float32{dist}, math.MaxFloat32)
 }
 
-// offerAll inserts the rows ids, at dists, that are not farther than most and find a place. Where p
-// has a front, most never rises.
+// offerAll inserts the rows ids, at dists, that are not farther than most and find a place.
 func (p *pool) offerAll(ids []uint32, dists []float32, most float32) {
 	if p.ef == 0 || len(p.rows)+len(dists) <= p.limit {
 		p.insert(ids, dists, most)
@@ -104,18 +140,6 @@ func (p *pool) offerAll(ids []uint32, dists []float32, most float32) {
 			p.insert(ids[i:i+1], dists[i:i+1], most)
 		}
 	}
-	if len(p.rows)+len(p.rest) >= p.ef {
-		p.prune(most)
-	}
-	if len(p.rows)+len(p.rest) >= p.ef {
-		p.unfold()
-	}
-}
-
-// prune forgets the rows behind the front that are farther than most. That bound only falls, so
-// they would never be expanded.
-func (p *pool) prune(most float32) {
-	p.rest = slices.DeleteFunc(p.rest, func(e simd.Neighbour) bool { return e.Dist > most })
 }
 
 // insert inserts rows in order.
@@ -143,7 +167,7 @@ func (p *pool) pop(nearest int, most float32) (uint32, bool) {
 		if nearest <= len(p.rows) || !p.behind(most) {
 			return 0, false
 		}
-		p.unfold()
+		p.lengthen()
 	}
 }
 

@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"cmp"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -25,7 +26,7 @@ func TestFront(t *testing.T) {
 			for i := range ids {
 				id++
 				ids[i] = id | uint32(r.IntN(8)/7*simd.Marked)
-				switch dists[i] = float32(r.NormFloat64() * 100 / float64(1+step)); r.IntN(50) {
+				switch dists[i] = float32(r.ExpFloat64() * 100 / float64(1+step)); r.IntN(50) { // no ties
 				case 0:
 					dists[i] = float32(math.NaN())
 				case 1:
@@ -45,9 +46,8 @@ func TestFront(t *testing.T) {
 					t.Fatalf("seed %d, round %d, step %d: popped %d %v, want %d %v", seed, round, step, b, bok, a, aok)
 				}
 			}
-			dist := float32(r.NormFloat64() * 10)
-			if dist <= most && whole.full(dist) != folded.full(dist) {
-				t.Fatalf("seed %d, round %d, step %d: full at %g: %v", seed, round, step, dist, folded.full(dist))
+			if dist := float32(r.ExpFloat64() * 10); folded.full(dist) && !whole.full(dist) {
+				t.Fatalf("seed %d, round %d, step %d: full at %g", seed, round, step, dist)
 			}
 		}
 		kept[min(folded.ef, 1)]++
@@ -57,18 +57,45 @@ func TestFront(t *testing.T) {
 				t.Fatalf("seed %d, round %d: row %d at %g %v, want %g %v", seed, round, rank, b, bok, a, aok)
 			}
 		}
-		byID := func(a, b simd.Neighbour) int { return int(a.ID&^simd.Marked) - int(b.ID&^simd.Marked) }
-		have, want := slices.Concat(folded.rows, folded.rest), slices.Clone(whole.rows)
-		far := func(e simd.Neighbour) bool { return e.Dist > most }
-		have, want = slices.DeleteFunc(have, far), slices.DeleteFunc(want, far)
-		slices.SortFunc(have, byID)
-		slices.SortFunc(want, byID)
-		if !slices.Equal(have, want) {
+		have, want := slices.Concat(folded.rows, folded.rest), whole.rows
+		slices.SortFunc(have, func(a, b simd.Neighbour) int { return cmp.Compare(a.Dist, b.Dist) })
+		if have = have[:min(len(have), limit)]; !slices.Equal(have, want) {
 			t.Fatalf("seed %d, round %d: rows %v, want %v", seed, round, have, want)
 		}
 	}
 	if kept[0] < 50 || kept[1] < 50 {
 		t.Errorf("%d pools without a front at the end, %d with one", kept[0], kept[1])
+	}
+}
+
+// selectNearest brings the nearest rows before the others, also where many are as far.
+func TestSelectNearest(t *testing.T) {
+	const seed = 6
+	r := rand.New(rand.NewPCG(seed, 0))
+	for round := range 2000 {
+		rows := make([]simd.Neighbour, r.IntN(1+r.IntN(300)))
+		different := 1 + r.IntN(1+r.IntN(1000))
+		for i := range rows {
+			rows[i] = simd.Neighbour{ID: uint32(i), Dist: float32(r.IntN(different))}
+			if round%5 == 0 {
+				rows[i].Dist = float32(i)
+			}
+		}
+		byDist := func(a, b simd.Neighbour) int { return cmp.Or(cmp.Compare(a.Dist, b.Dist), int(a.ID)-int(b.ID)) }
+		n, want := r.IntN(len(rows)+2), slices.Clone(rows)
+		selectNearest(rows, n)
+		n = min(n, len(rows))
+		if n > 0 && n < len(rows) {
+			first, others := slices.MaxFunc(rows[:n], byDist), slices.MinFunc(rows[n:], byDist)
+			if first.Dist > others.Dist {
+				t.Fatalf("seed %d, round %d: %g is among the nearest %d, not %g", seed, round, first.Dist, n, others.Dist)
+			}
+		}
+		slices.SortFunc(rows, byDist)
+		slices.SortFunc(want, byDist)
+		if !slices.Equal(rows, want) {
+			t.Fatalf("seed %d, round %d: other rows", seed, round)
+		}
 	}
 }
 

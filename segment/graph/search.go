@@ -219,9 +219,13 @@ func (q *Query) FindLive(k int, s Setting, live bitset.Set, buf *Buffer) (rows [
 }
 
 // front returns how many rows of the beam a search for k rows may keep in order at first, 0 for
-// all: the fewest that a processor keeps in registers, and that hold the rows to be found.
+// all: the fewest that a processor keeps in registers, and that hold the rows to be found if these
+// are of the beam.
 func (g *Graph) front(k int) int {
-	for _, n := range []int{64, inRegisters} {
+	if g.rough() {
+		return shortFront
+	}
+	for _, n := range []int{shortFront, inRegisters} {
 		if rescored(g.rank(k)) <= n {
 			return n
 		}
@@ -298,8 +302,11 @@ func rescored(k int) int { return k + max(k/2, 10) }
 // mostRescored is the multiple of rescored from which on no further node is scored.
 const mostRescored = 4
 
-// inRegisters is the length of a pool up to which it is cheap to keep rows in order.
-const inRegisters = 192
+// Lengths of pools up to which it is very cheap, and cheap, to keep rows in order.
+const (
+	shortFront  = 64
+	inRegisters = 192
+)
 
 // kept returns how many of the rows that were measured a search for k rows keeps: those that may be
 // scored, as far as that is cheap.
