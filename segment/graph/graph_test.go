@@ -770,6 +770,17 @@ func TestSetting(t *testing.T) {
 	if s, ok := g.Setting(0.75, 10, true); s.Within != 0 || s.EF != 100 || !ok {
 		t.Errorf("under a filter: %+v, %v", s, ok)
 	}
+	watched := staged
+	watched.within, watched.spread, watched.beyond = atAnyDistance, 0.5, Stage{Deviations: 2}
+	g.levels[1][0] = watched
+	if s, ok := g.Setting(0.75, 10, false); s.Within != atAnyDistance || !ok ||
+		s.String() != "ef 10, stop ratio 1.5 (between groups: a scan of sketches, 2 deviations)" {
+		t.Errorf("by the spread alone: %+v, %v: %[1]v", s, ok)
+	}
+	if s, ok := g.Setting(0.75, 10, true); s != st(10, 1.5, 18) || !ok {
+		t.Errorf("under a filter, by the spread alone: %+v, %v", s, ok)
+	}
+	g.levels[1][0] = staged
 	for i, levels := range g.levels {
 		g.setLevels(i, levels)
 	}

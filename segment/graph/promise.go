@@ -174,9 +174,14 @@ func (g *Graph) settingOf(column int, recall float64, k int, single bool) (s Set
 	times := max(1, float64(k)/float64(calibrated[g.columns()-1]))
 	// No interpolation: where a whole cluster comes into view, recall rises in a step.
 	for _, l := range g.levels[column] { // the cheapest first
-		if float64(l.recall) >= recall && (l.within == 0 || !single) {
-			return l.setting(k, times), true
+		if float64(l.recall) < recall || single && l.within > 0 && l.within < atAnyDistance {
+			continue
 		}
+		s := l.setting(k, times)
+		if single { // see atAnyDistance
+			s.Within, s.Spread, s.Beyond = 0, 0, Stage{}
+		}
+		return s, true
 	}
 	return Setting{}, false
 }

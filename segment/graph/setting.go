@@ -89,9 +89,9 @@ func (s Setting) Scans() bool {
 func (s Setting) stage() Stage { return Stage{EF: s.EF, StopRatio: s.StopRatio} }
 
 // String returns the setting as "ef 20, stop ratio 1.08", or as "ef 20, stop ratio 1.08 (far from
-// all rows: ef 100, stop ratio 1.12)", or "(far from all rows, or between groups: ...)", or as "ef
-// 200, stop ratio 1.03 or 1.27 of the 10th row", or as "a scan of sketches, 2 deviations", or as
-// "ef 20, then a scan of sketches, 2 deviations".
+// all rows: ef 100, stop ratio 1.12)", or "(far from all rows, or between groups: ...)", or
+// "(between groups: ...)", or as "ef 200, stop ratio 1.03 or 1.27 of the 10th row", or as "a scan
+// of sketches, 2 deviations", or as "ef 20, then a scan of sketches, 2 deviations".
 func (s Setting) String() string {
 	switch {
 	case s.FewRatio > 0:
@@ -102,6 +102,8 @@ func (s Setting) String() string {
 		return s.Beyond.String()
 	case s.Within == walkThenScan && s.Beyond.EF == 0:
 		return Stage{s.EF, s.StopRatio, s.Beyond.Deviations}.String()
+	case s.Within == atAnyDistance:
+		return fmt.Sprintf("%v (between groups: %v)", s.stage(), s.Beyond)
 	case s.Spread == 0:
 		return fmt.Sprintf("%v (far from all rows: %v)", s.stage(), s.Beyond)
 	}

@@ -40,6 +40,12 @@ const (
 
 	// walkThenScan is such a value too, and keeps the first stage before a scan.
 	walkThenScan = 2 * alwaysBeyond
+
+	// atAnyDistance is a value of Setting.Within: the spread alone decides. Such a level states the
+	// figures of its first stage, and that is the whole search under a filter.
+	atAnyDistance = math.MaxFloat32
+
+	watching = 0.05 // share by which watchSpread raises the expansions of queries like the rows, at most
 )
 
 // A spreadBuffer is memory of Query.spread.
@@ -292,7 +298,8 @@ func (b *builder) complete(trials []trial, l *level) {
 // keep returns the levels to keep, cheapest first. Two stages are for recalls that one gives only
 // at the price of a scan. The second one is a scan of the sketches where queries like the rows take
 // no longer than with one stage, because it also finds rows that no walk meets, as those near the
-// other parent of a midpoint. It is a wider walk where that saves much of the work: see spares.
+// other parent of a midpoint. It is a wider walk where that saves much of the work: see spares. For
+// few queries, levels of one stage have such a scan too: see watchSpread.
 // Searches under a filter use scans without a walk that decides.
 func (b *builder) keep(trials []trial, column int, tried []level) ([]level, error) {
 	chosen := b.pick(tried, finer)
@@ -307,6 +314,11 @@ func (b *builder) keep(trials []trial, column int, tried []level) ([]level, erro
 		if chosen, err = b.extend(trials, column, chosen, tried, nil, (*level).spares); err != nil {
 			return nil, err
 		}
+		if sketches != nil {
+			for i := range chosen {
+				b.watchSpread(trials, &chosen[i], sketches)
+			}
+		}
 		for i := range sketches {
 			if l := sketches[i].level(trials); l.recall >= fromRecall && b.worth(&l, column) {
 				chosen = append(chosen, l)
@@ -318,6 +330,62 @@ func (b *builder) keep(trials []trial, column int, tried []level) ([]level, erro
 		chosen[i].samples, chosen[i].recalls, chosen[i].pair = nil, nil, nil
 	}
 	return chosen, nil
+}
+
+// watchSpread makes searches go on to the second stage where the rows found lie closer together
+// than for nearly all queries like the rows: they may be of one group, though the query lies
+// between several. No kind of trials has all pairs of small groups, so the recall of kinds does not
+// choose this bound. It is the greatest one that leaves queries like the rows nearly as few
+// expansions as before. A level of one stage gets a scan of the sketches as the second. No level
+// promises more than before.
+func (b *builder) watchSpread(trials []trial, l *level, sketches []sketchScan) {
+	watched := *l
+	if l.within == 0 {
+		at := slices.IndexFunc(sketches, func(s sketchScan) bool {
+			o := s.level(trials)
+			return o.recall >= l.recall
+		})
+		if at < 0 {
+			at = len(sketches) - 1
+		}
+		first := *l
+		watched.within, watched.pair = atAnyDistance, &pair{first: &first, sketches: &sketches[at]}
+		watched.beyond = Stage{Deviations: sketches[at].deviations}
+	}
+	if watched.spread = watched.affordable(trials); watched.spread <= l.spread {
+		return
+	}
+	if l.within > 0 {
+		b.complete(trials, &watched)
+		watched.recall = l.recall
+	}
+	*l = watched
+}
+
+// affordable returns the greatest bound on the spread with a level of two stages if queries like
+// the rows may take hardly more expansions, 0 if there is none.
+func (l *level) affordable(trials []trial) float32 {
+	type search struct{ spread, more float32 }
+	var ended []search // with the first stage
+	rows := 0
+	for t := range trials {
+		if trials[t].kind != likeRows {
+			continue
+		}
+		rows++
+		if s := l.pair.first.samples[t]; s.dist <= l.within && s.spread >= l.spread && !s.exact {
+			ended = append(ended, search{s.spread, l.pair.far(t).nodes - s.nodes})
+		}
+	}
+	slices.SortFunc(ended, func(x, y search) int { return cmp.Compare(x.spread, y.spread) })
+	bound, left := float32(0), float32(watching*l.usual*float32(rows))
+	for _, s := range ended { // the one with the bound stays, so that somewhat fewer go on than are paid for
+		if left -= s.more; left < 0 {
+			break
+		}
+		bound = s.spread
+	}
+	return bound
 }
 
 // A betterFunc reports whether a level of two stages is better than those chosen, cheapest first.
