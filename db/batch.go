@@ -17,7 +17,7 @@ const MaxBatchLen = 512 << 20
 // safe for concurrent use. The first invalid write sticks: later ones are not added, Err
 // and DB.Apply return its error, and Apply writes nothing.
 //
-// Vectors are not copied: they must not change before Apply returns. All else is.
+// Vectors are not copied: they must not change before Apply returns. Everything else is copied.
 type Batch struct {
 	ops []engine.Op
 	buf []byte // stored documents of all puts, end to end

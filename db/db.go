@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/internal/nearest"
@@ -194,14 +195,20 @@ func (db *DB) beginAsking() error {
 	return db.engine.Begin()
 }
 
-// A Process is one of those that have a database open.
-type Process = share.Process
+// A Process describes a process that has the database open.
+type Process struct {
+	PID     int
+	Program string    // name of the program, without directory and arguments, at most 64 bytes
+	Since   time.Time // when the process opened the database; zero if it is not known
+	Role    string    // "leader", "follower" or "reader"
+	Version string    // of the program; empty if it is not known
+}
 
 // Processes lists the processes that have the database open, the leading one first: it writes the
 // files, and the others send their writes to it.
 func (db *DB) Processes(ctx context.Context) ([]Process, error) {
 	err := db.beginAsking()
-	var list []Process
+	var list []share.Process
 	if err == nil {
 		defer db.engine.End()
 		list, err = db.member.Processes(ctx)
@@ -209,5 +216,9 @@ func (db *DB) Processes(ctx context.Context) ([]Process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("db: processes: %w", engine.Translate(err))
 	}
-	return list, nil
+	processes := make([]Process, len(list))
+	for i, p := range list {
+		processes[i] = Process(p)
+	}
+	return processes, nil
 }

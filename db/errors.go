@@ -16,8 +16,8 @@ var (
 
 	// ErrLocked is returned by Open when another process has the database open in a way
 	// that excludes this one: see Options.Exclusive. Calls that only the leading process
-	// can run return it in other processes. Calls that need the leading process return it
-	// if that is stopped, this one cannot take its place, and 10 s have passed.
+	// can run return it in other processes. Calls that wait for the leading process return it
+	// after 10 s, if that process is stopped and this one cannot take its place.
 	ErrLocked = engine.ErrLocked
 
 	// ErrReadOnly is returned by writes to a database that was opened
@@ -32,8 +32,8 @@ var (
 	// CreateCollection and Rename for a name that is taken.
 	ErrExists = engine.ErrExists
 
-	// ErrSchema is returned when a collection exists with another metric or embedding
-	// lineage than the caller asks for.
+	// ErrSchema is returned when a collection exists with another metric, embedding lineage,
+	// text index or index than the caller asks for.
 	ErrSchema = engine.ErrSchema
 
 	// ErrTextIndex is matched by two errors. A text query in a collection without a text

@@ -109,17 +109,18 @@ type Options struct {
 	// data and close. nil is silent.
 	Logger *slog.Logger
 
-	hook          vfs.Hook      // faults and traces, for tests
-	settle        time.Duration // see the constant
-	codedBytes    int64         // see the constant
-	worthHelp     time.Duration // see the constant
-	graphSize     int64         // see the constant
+	// The rest is for tests. 0 means the constant named.
+	hook          vfs.Hook      // faults and traces
+	settle        time.Duration // engine.SettleTime
+	codedBytes    int64         // engine.CodedBytes
+	graphSize     int64         // engine.GraphSize
 	quickSize     int64         // see graph.Options
-	recheckEvery  int           // see the constant
-	recheckByHand bool          // by rechecks.drain, not in the background
+	worthHelp     time.Duration // nearest.WorthHelp
+	recheckEvery  int           // nearest.RecheckEvery
+	recheckByHand bool          // by Rechecks.Drain, not in the background
 	walkAlways    bool          // search graphs even where scans cost less
-	cheapFusion   int           // see the constant
-	convexTexts   int           // see the constant
+	cheapFusion   int           // query.CheapFusion
+	convexTexts   int           // query.ConvexTexts
 }
 
 func init() {

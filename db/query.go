@@ -63,16 +63,15 @@ type Group struct {
 	Size int
 }
 
-// An MMR asks for maximal marginal relevance (Carbonell and Goldstein, SIGIR
-// 1998): one after the other, of the Fetch best documents, the one is taken for
-// which
+// An MMR asks for maximal marginal relevance (Carbonell and Goldstein, SIGIR 1998). Hits are taken
+// from the Fetch best documents, one after the other: each time the document with the greatest
 //
-//	Lambda · its score − (1 − Lambda) · its greatest similarity to one that was taken
+//	Lambda · score − (1 − Lambda) · greatest similarity to a document taken before
 //
-// is greatest; of equal ones the one with the higher score. Similarities are scores under the
-// metric of the collection; documents without a vector are like no other. If the query has a text,
-// the score is divided by the best one. Hits come in the order in which they were taken; MMR
-// does not change their Score.
+// and of equal ones the one with the higher score. Similarities are scores under the metric of the
+// collection; documents without a vector are like no other. If the query has a text, the score is
+// divided by the best one. Hits come in the order in which they were taken; MMR does not change
+// their Score.
 type MMR struct {
 	// Lambda weighs relevance against diversity, from 0 (diversity alone) to 1 (relevance alone).
 	// 0.7 is a good start against near-duplicates.
