@@ -14,7 +14,7 @@ import (
 	"github.com/vecbolt/vecbolt/segment/graph"
 )
 
-// A graphPlan is the decision to search the graph of a part for a query.
+// A graphPlan is the decision to search the graph of a part for a probe.
 type graphPlan struct {
 	graph   *graph.Graph // nil: scan the part
 	setting graph.Setting
@@ -22,11 +22,11 @@ type graphPlan struct {
 	live    bool    // pass over the rows that are excluded, as in graph.FindLive: they are few and dead
 }
 
-// usesGraph reports whether a query searches the graph of a part.
+// usesGraph reports whether a probe searches the graph of a part.
 func (p *Probe) usesGraph(part int) bool { return p.Parts[part].plan.graph != nil }
 
-// planGraphs chooses the parts whose graph a query searches: where that costs
-// less than an exact answer, and more rows match than are needed.
+// planGraphs chooses the parts whose graph a probe searches: where that costs less than an exact
+// answer, and more rows match than are needed.
 func (s *Search) planGraphs(p *Probe) {
 	p.Ledger, p.Sketched = Ledger{}, 0
 	for i, part := range s.View.Parts {
@@ -45,7 +45,7 @@ func (s *Search) planGraphs(p *Probe) {
 	}
 }
 
-// planGraph decides whether a query searches the graph of a part, and says why.
+// planGraph decides whether a probe searches the graph of a part, and says why.
 func (s *Search) planGraph(p *Probe, i int, g *graph.Graph) {
 	matched := p.MatchedIn(s.View, i)
 	if matched <= p.Need {
@@ -71,13 +71,13 @@ func (s *Search) planGraph(p *Probe, i int, g *graph.Graph) {
 // are dead.
 const mostDead = 0.1
 
-// fewDead reports whether the rows of a part that a query excludes are dead and few.
+// fewDead reports whether the rows of a part that a probe excludes are dead and few.
 func (s *Search) fewDead(p *Probe, i int) bool {
 	rows := s.View.Parts[i].N
 	return p.Parts[i].Live && float64(rows-p.MatchedIn(s.View, i)) <= mostDead*float64(rows)
 }
 
-// chooseSetting returns the search of a graph that a query asks for, and the factor by which its
+// chooseSetting returns the search of a graph that a probe asks for, and the factor by which its
 // calibrated beam was raised. live: it is to pass over dead rows. If the graph cannot keep the
 // promise, ok is false, and the reason of the part says why.
 func (s *Search) chooseSetting(p *Probe, i int, g *graph.Graph, live bool) (w graphPlan, raise float64, ok bool) {
@@ -156,7 +156,7 @@ func (w graphPlan) name() string {
 	return fmt.Sprintf("a beam search with %v", w.setting)
 }
 
-// graphCost returns the expected cost of a graph search of a part, in the unit of ScanCost.
+// graphCost returns the expected cost of a graph search of a part, in the unit of codes.RowPrice.
 func (s *Search) graphCost(p *Probe, i int, w graphPlan) float64 {
 	if w.live {
 		return w.graph.Cost(w.setting, p.Need, w.graph.Len(), false)
@@ -164,25 +164,25 @@ func (s *Search) graphCost(p *Probe, i int, w graphPlan) float64 {
 	return w.graph.Cost(w.setting, p.Need, p.MatchedIn(s.View, i), p.Parts[i].Set != nil)
 }
 
-// A graphJob is the graph search of one query in one part, and its result.
+// A graphJob is the graph search of one probe in one part, and its result.
 type graphJob struct {
-	query *Probe
+	probe *Probe
 	part  int
 	found []topk.Candidate
 	stats graph.Stats
 }
 
-// searchGraphs does the graph searches of all queries, and stores the results with each
-// query. If a graph turns out to be damaged, the part is scanned instead.
+// searchGraphs does the graph searches of all probes, and stores the results with each. If a graph
+// turns out to be damaged, the part is scanned instead.
 func (s *Search) searchGraphs(ctx context.Context) error {
 	jobs := s.jobs[:0]
-	for _, q := range s.Probes {
-		q.found = nil
-		for i := range q.Parts {
-			if q.usesGraph(i) {
+	for _, p := range s.Probes {
+		p.found = nil
+		for i := range p.Parts {
+			if p.usesGraph(i) {
 				jobs = slices.Grow(jobs, 1)[:len(jobs)+1]
 				j := &jobs[len(jobs)-1]
-				*j = graphJob{query: q, part: i, found: j.found[:0]}
+				*j = graphJob{probe: p, part: i, found: j.found[:0]}
 			}
 		}
 	}
@@ -200,21 +200,21 @@ func (s *Search) searchGraphs(ctx context.Context) error {
 	looked, found := 0, 0
 	for i := range jobs {
 		j := &jobs[i]
-		if j.query.found == nil {
-			j.query.found = j.found
+		if j.probe.found == nil {
+			j.probe.found = j.found
 		} else {
-			j.query.found = append(j.query.found, j.found...)
+			j.probe.found = append(j.probe.found, j.found...)
 		}
 		compared := j.stats.Estimated + j.stats.Sketched
-		j.query.Ledger.Considered += compared
-		j.query.Sketched += j.stats.Sketched
+		j.probe.Ledger.Considered += compared
+		j.probe.Sketched += j.stats.Sketched
 		looked, found = looked+compared, found+len(j.found)
 	}
 	clock.Done(looked, found, s.Trace.Taken())
 	return err
 }
 
-// helpCost is the least cost of graph searches, in the unit of ScanCost, for which another
+// helpCost is the least cost of graph searches, in the unit of codes.RowPrice, for which another
 // goroutine is woken: about as long as the wake takes.
 const helpCost = 400_000
 
@@ -227,7 +227,7 @@ func (s *Search) graphWorkers(jobs []graphJob) int {
 	}
 	sum, longest := 0.0, 0.0
 	for _, j := range jobs {
-		cost := s.graphCost(j.query, j.part, j.query.Parts[j.part].plan)
+		cost := s.graphCost(j.probe, j.part, j.probe.Parts[j.part].plan)
 		sum, longest = sum+cost, max(longest, cost)
 	}
 	if sum-longest < helpCost {
@@ -299,51 +299,51 @@ func (s *Search) searchSome(ctx context.Context, jobs []graphJob) error {
 
 // searchGraph searches the graph of one part.
 func (s *Search) searchGraph(ctx context.Context, j *graphJob, memory *graphScratch) error {
-	q, i := j.query, j.part
-	w, part := q.Parts[i].plan, s.View.Parts[i]
+	p, i := j.probe, j.part
+	plan, part := p.Parts[i].plan, s.View.Parts[i]
 	query := &memory.query
-	query.Reset(w.graph, q.Scorer.Query)
+	query.Reset(plan.graph, p.Scorer.Query)
 	query.Heed(ctx)
-	if q.Unseen != nil && q.Unseen.Part == part {
-		query.Without(q.Unseen.Row)
+	if p.Unseen != nil && p.Unseen.Part == part {
+		query.Without(p.Unseen.Row)
 	}
-	watch := part.Segment.Watch(w.graph)
+	watch := part.Segment.Watch(plan.graph)
 	defer watch.End()
 	query.Cold(watch.Cold)
-	rows, stats, err := s.find(j, memory, q.Need, w)
-	if w.live && errors.Is(err, graph.ErrFar) {
+	rows, stats, err := s.find(j, memory, p.Need, plan)
+	if plan.live && errors.Is(err, graph.ErrFar) {
 		rows, stats, err = s.searchFiltered(j, memory, rows, stats)
-		w = q.Parts[i].plan
+		plan = p.Parts[i].plan
 	}
-	if !w.live && errors.Is(err, graph.ErrFar) {
+	if !plan.live && errors.Is(err, graph.ErrFar) {
 		rows, stats, err = s.searchLonger(j, memory, rows, stats)
 	}
 	if err == nil && watch.Look && !watch.Cold {
-		err = w.graph.VerifyOne()
+		err = plan.graph.VerifyOne()
 	}
-	if q.EF > 0 && errors.Is(err, graph.ErrBeyondHorizon) && len(rows) >= q.Need {
+	if p.EF > 0 && errors.Is(err, graph.ErrBeyondHorizon) && len(rows) >= p.Need {
 		// Whoever sets ef has asked for no recall, and would not expect a scan.
-		err, q.Parts[i].plan.recall = nil, 0
+		err, p.Parts[i].plan.recall = nil, 0
 		if s.Trace != nil {
-			q.Parts[i].reason = fmt.Sprintf("the query wants a beam search with %v; the rows found are far from the "+
-				"query, and then no recall is known", w.setting)
+			p.Parts[i].reason = fmt.Sprintf("the query wants a beam search with %v; the rows found are far from the "+
+				"query, and then no recall is known", plan.setting)
 		}
 	}
 	j.stats = stats
-	s.Trace.Read(int64(stats.Estimated)*int64(part.Dim) + w.graph.SketchSize(stats.Sketched) +
+	s.Trace.Read(int64(stats.Estimated)*int64(part.Dim) + plan.graph.SketchSize(stats.Sketched) +
 		int64(len(rows))*int64(4*part.Dim))
 	why := ""
 	switch {
 	case errors.Is(err, graph.ErrBeyondHorizon):
-		why = fmt.Sprintf("the rows found are far from the query, and then %s promises no recall", w.name())
+		why = fmt.Sprintf("the rows found are far from the query, and then %s promises no recall", plan.name())
 	case errors.Is(err, graph.ErrFar):
-		why = fmt.Sprintf("the rows near the query do not match, and then %s promises no recall", w.name())
+		why = fmt.Sprintf("the rows near the query do not match, and then %s promises no recall", plan.name())
 	case errors.Is(err, fileformat.ErrDamaged):
-		part.Segment.DistrustGraph(w.graph, err)
+		part.Segment.DistrustGraph(plan.graph, err)
 		why = "the graph is damaged"
 	case err != nil:
 		return err
-	case len(rows) < q.Need: // although more rows match: see planGraph
+	case len(rows) < p.Need: // although more rows match: see planGraph
 		why = "the beam search found too few rows"
 	default:
 		if watch.Cold {
@@ -351,22 +351,23 @@ func (s *Search) searchGraph(ctx context.Context, j *graphJob, memory *graphScra
 				part.Segment.ReadAhead(int(row))
 			}
 		}
-		j.found, err = q.score(ctx, part, i, rows, j.found)
+		j.found, err = p.score(ctx, part, i, rows, j.found)
 		return err
 	}
-	q.Parts[i].plan, q.Parts[i].reason = graphPlan{}, why
+	p.Parts[i].plan, p.Parts[i].reason = graphPlan{}, why
 	return nil
 }
 
 // find searches the graph of a part for this many rows.
-func (s *Search) find(j *graphJob, memory *graphScratch, need int, w graphPlan) ([]uint32, graph.Stats, error) {
-	q, query, set := j.query, &memory.query, j.query.Parts[j.part].Set
-	if w.live {
-		query.Guard(need, w.setting, w.graph.Len())
-		return query.FindLive(need, w.setting, set, &memory.buf)
+func (s *Search) find(j *graphJob, memory *graphScratch, need int, plan graphPlan) ([]uint32, graph.Stats, error) {
+	p, query := j.probe, &memory.query
+	set := p.Parts[j.part].Set
+	if plan.live {
+		query.Guard(need, plan.setting, plan.graph.Len())
+		return query.FindLive(need, plan.setting, set, &memory.buf)
 	}
-	query.Guard(need, w.setting, q.MatchedIn(s.View, j.part))
-	return query.Find(need, w.setting, set, &memory.buf)
+	query.Guard(need, plan.setting, p.MatchedIn(s.View, j.part))
+	return query.Find(need, plan.setting, set, &memory.buf)
 }
 
 // searchFiltered searches again, as under a filter, after a search that found more dead rows near
@@ -375,13 +376,13 @@ func (s *Search) find(j *graphJob, memory *graphScratch, need int, w graphPlan) 
 func (s *Search) searchFiltered(
 	j *graphJob, memory *graphScratch, rows []uint32, stats graph.Stats,
 ) ([]uint32, graph.Stats, error) {
-	q, i := j.query, j.part
-	w, _, ok := s.chooseSetting(q, i, q.Parts[i].plan.graph, false)
-	if !ok || s.graphCost(q, i, w) > s.ScanCost(q, i) && !s.GraphAlways {
+	p, i := j.probe, j.part
+	plan, _, ok := s.chooseSetting(p, i, p.Parts[i].plan.graph, false)
+	if !ok || s.graphCost(p, i, plan) > s.ScanCost(p, i) && !s.GraphAlways {
 		return rows, stats, graph.ErrFar
 	}
-	q.Parts[i].plan = w
-	rows, all, err := s.find(j, memory, q.Need, w)
+	p.Parts[i].plan = plan
+	rows, all, err := s.find(j, memory, p.Need, plan)
 	all.Estimated += stats.Estimated
 	all.Sketched += stats.Sketched
 	return rows, all, err
@@ -393,20 +394,20 @@ func (s *Search) searchFiltered(
 func (s *Search) searchLonger(
 	j *graphJob, memory *graphScratch, rows []uint32, stats graph.Stats,
 ) ([]uint32, graph.Stats, error) {
-	q, i := j.query, j.part
-	w, part := q.Parts[i].plan, s.View.Parts[i]
-	if w.setting.Scans() { // which has looked for more rows itself
+	p, i := j.probe, j.part
+	plan, part := p.Parts[i].plan, s.View.Parts[i]
+	if plan.setting.Scans() { // which has looked for more rows itself
 		return rows, stats, graph.ErrFar
 	}
-	more, setting, ok := w.graph.Longer(w.recall, q.Need, stats)
-	longer := graphPlan{graph: w.graph, setting: setting, recall: w.recall}
-	if scan, found := s.cheaperScan(q, i, longer, q.Need, ok); found {
-		longer, more, ok = scan, q.Need, true
+	more, setting, ok := plan.graph.Longer(plan.recall, p.Need, stats)
+	longer := graphPlan{graph: plan.graph, setting: setting, recall: plan.recall}
+	if scan, found := s.cheaperScan(p, i, longer, p.Need, ok); found {
+		longer, more, ok = scan, p.Need, true
 	}
 	if raise := part.Segment.Raise(); raise > 1 {
 		longer.setting = longer.setting.Times(raise)
 	}
-	if !ok || s.graphCost(q, i, longer) > s.ScanCost(q, i) && !s.GraphAlways {
+	if !ok || s.graphCost(p, i, longer) > s.ScanCost(p, i) && !s.GraphAlways {
 		return rows, stats, graph.ErrFar
 	}
 	rows, all, err := s.find(j, memory, more, longer)

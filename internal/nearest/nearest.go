@@ -87,8 +87,8 @@ func (p *Probe) Another() Probe {
 	return c
 }
 
-// Search makes p consider no row yet of a view with this many parts.
-func (p *Probe) Search(parts int) {
+// ResetParts makes room for the parts of a view: each without a set, and no row counted in Matched.
+func (p *Probe) ResetParts(parts int) {
 	p.Parts, p.Matched = slices.Grow(p.Parts[:0], parts)[:parts], 0
 	clear(p.Parts)
 }
@@ -97,7 +97,7 @@ func (p *Probe) Search(parts int) {
 type PartSearch struct {
 	Set    bitset.Set   // rows to consider; nil: all
 	Live   bool         // Set leaves out dead rows and Probe.Unseen alone
-	plan   graphPlan    // of the graph search; zero: scan
+	plan   graphPlan    // of the graph search; zero: scan the part
 	reason string       // why, or why not; only with a trace
 	codes  *codes.Query // nil: scan the vectors
 }

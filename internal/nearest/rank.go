@@ -60,7 +60,7 @@ func (s *Search) rank(ctx context.Context, p *Probe) error {
 }
 
 // Order returns the n best of hits, in order. compare compares their scores, then their ids; row
-// returns the row of a hit. order sets the ids of rows that tie.
+// returns the row of a hit. Order sets the ids of rows that tie.
 func Order[H any](
 	ctx context.Context, ver *engine.Version, view *engine.View, hits []H, n int,
 	compare func(a, b H) int, row func(*H) *Ranked,

@@ -25,13 +25,14 @@ const (
 	tallyQueries   = 2000 // queries that count about a graph; then all earlier ones count half
 )
 
-// Rechecks repeat a few live queries that searched a graph, approximately and
-// exactly, while a processor is idle. So the database measures its recall on
-// the queries that it gets, and searches further where it misses the promise.
+// Rechecks repeat a few live queries that searched a graph, approximately and exactly, while a
+// processor is idle. So the database measures its recall on the queries that it gets, and widens
+// the beams of graphs that miss their promise. Wants, Offer and Observed are safe for concurrent
+// use.
 type Rechecks struct {
 	engine *engine.Engine
-	every  int          // one in this many queries is repeated
-	queue  chan recheck // nil: no query is
+	every  int          // one in this many queries is repeated; 0: none
+	queue  chan recheck // nil: no query is repeated
 	ctx    context.Context
 	end    context.CancelFunc
 	group  vfs.Group
@@ -77,7 +78,7 @@ func NewRechecks(e *engine.Engine, every int) *Rechecks {
 // Active reports whether probes are repeated at all.
 func (r *Rechecks) Active() bool { return r.queue != nil }
 
-// Start checks queued probes in the background until stop.
+// Start checks queued probes in the background until Stop.
 func (r *Rechecks) Start() {
 	if !r.Active() {
 		return

@@ -43,6 +43,7 @@ type unit struct {
 	lo, hi int
 }
 
+// units divides the parts that a probe scans into units with about engine.ChunkBytes to read each.
 func (s *Search) units() []unit {
 	var units []unit
 	for i, p := range s.View.Parts {
@@ -152,7 +153,7 @@ func (s *Search) rowCosts(part int) (each, alone float64) {
 	}
 }
 
-// ScanCost returns the cost of scanning a part for a query, in the unit of rowCosts.
+// ScanCost returns the cost of scanning a part for a probe, in the unit of codes.RowPrice.
 func (s *Search) ScanCost(q *Probe, part int) float64 {
 	each, alone := s.rowCosts(part)
 	p, n := s.View.Parts[part], q.MatchedIn(s.View, part)
@@ -166,7 +167,7 @@ func (s *Search) sparse(part int) float64 {
 	return each / max(alone, 1)
 }
 
-// sparseRows is that share for vectors without codes.
+// sparseRows is the same share for vectors without codes.
 const sparseRows = 0.25
 
 // WorthHelp is the least expected duration of a scan for which other goroutines

@@ -8,7 +8,7 @@ import (
 // A Trace records the stages of a search. A nil trace records nothing.
 type Trace struct {
 	Stages []Stage
-	bytes  atomic.Int64 // read by scans since the last taken
+	bytes  atomic.Int64 // read by searches since the last call of Taken
 }
 
 // A Stage is one step of a search: how many rows it considered and kept, how many bytes of
@@ -35,7 +35,7 @@ func (t *Trace) Taken() int64 {
 	return t.bytes.Swap(0)
 }
 
-// Clock begins a stage, which done ends.
+// Clock begins a stage, which Clock.Done ends.
 func (t *Trace) Clock(name string) Clock {
 	if t == nil {
 		return Clock{}

@@ -93,7 +93,7 @@ func (s *search) partPlans(q *probe) []PartPlan {
 	return plans
 }
 
-// clock begins a stage, which done ends.
+// clock begins a stage, which Clock.Done ends.
 func (s *search) clock(name string) nearest.Clock { return s.near.Trace.Clock(name) }
 
 // A suspect is a document whose absence Explain explains.

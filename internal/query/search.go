@@ -245,7 +245,7 @@ func (s *search) prepare(p *probe, q *Query) error {
 
 // choose evaluates the filter of a probe on every part.
 func (s *search) choose(p *probe) error {
-	p.Search(len(s.view.Parts))
+	p.ResetParts(len(s.view.Parts))
 	var where *match.Condition // nil until it is needed
 	if p.where != nil {
 		var err error

@@ -2,8 +2,8 @@ package codes
 
 import "math"
 
-// Prices are expected times. The unit is that in which a scan of codes reads a byte;
-// docs/decisions/0006 has the measurements.
+// Prices are expected times. The unit is the time in which a scan of codes reads one byte.
+// docs/decisions/0006-a-flat-graph-over-codes.md has the measurements.
 const (
 	// VectorPrice is the price of an element of a vector that is scored: memory delivers it late.
 	VectorPrice = 12
