@@ -15,14 +15,14 @@ import (
 type Source interface {
 	// Rows returns the number of rows.
 	Rows() int
-	// lengths returns the number of terms in each row, each as often as it occurs.
+	// lengths returns the length of each row: the number of its terms, counting repetitions.
 	lengths() ([]uint32, error)
-	// totals returns how many rows have terms and how many those are; ok is false if that is not
+	// totals returns how many rows have terms, and the sum of lengths; ok is false if that is not
 	// known.
 	totals() (texts, tokens uint64, ok bool)
 	// lookup returns the list of a term, with df 0 for an unknown term.
 	lookup(term string) (list, error)
-	// whole reports that no list has rows beyond the source.
+	// whole reports whether no list has rows beyond the source, as the lists of a View may.
 	whole() bool
 	// from yields the terms from the given one on, in ascending order, until the first error.
 	from(term string) iter.Seq2[named, error]

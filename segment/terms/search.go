@@ -566,25 +566,25 @@ func (s *Search) Scores(dst []float64, part int, rows []uint32) ([]float64, erro
 // window is the number of rows that are scored together.
 const window = 2048
 
-// A Buffer is memory that Scan uses again.
+// A Buffer is memory that Scan uses again. The zero value is ready.
 type Buffer struct {
-	cursors []leg
-	order   []*leg
+	cursors []unitCursor
+	order   []*unitCursor
 	scores  [window]float64
 	seen    [window / 64]uint64
 }
 
-// A leg is a unit on its way through a part.
-type leg struct {
+// A unitCursor walks forward over the rows of a part that have a unit.
+type unitCursor struct {
 	cursor
-	weight float64
+	weight float64 // of the unit
 	ahead  int     // first block that may have rows from the present window on
 	bound  float64 // of the share of any row in the window
-	below  float64 // sum of the bounds of the legs before it, in their order
+	below  float64 // sum of the bounds of the cursors before it, in the order of bounds
 }
 
 // look computes the bound for rows from lo to hi-1.
-func (g *leg) look(s *Search, lo, hi int) {
+func (g *unitCursor) look(s *Search, lo, hi int) {
 	g.bound = 0
 	for g.ahead < g.full() && int64(g.at(g.ahead).last) < int64(lo) {
 		g.ahead++
@@ -608,7 +608,7 @@ func (s *Search) Scan(part, lo, hi int, set bitset.Set, c *topk.Collector, buf *
 	buf.cursors = slices.Grow(buf.cursors[:0], len(s.units))[:0]
 	for i := range s.units {
 		if p.lists[i].df > 0 {
-			buf.cursors = append(buf.cursors, leg{weight: s.units[i].weight})
+			buf.cursors = append(buf.cursors, unitCursor{weight: s.units[i].weight})
 			buf.cursors[len(buf.cursors)-1].init(p.lists[i], p.Rows())
 		}
 	}
@@ -627,32 +627,33 @@ func (s *Search) Scan(part, lo, hi int, set bitset.Set, c *topk.Collector, buf *
 	return nil
 }
 
+// window offers the rows start to end-1 of a part, at most window rows: see Scan.
 func (s *Search) window(p *part, number int32, start, end int, set bitset.Set, c *topk.Collector, buf *Buffer) error {
-	legs := buf.order[:0]
+	cursors := buf.order[:0]
 	total := 0.0
 	for i := range buf.cursors {
 		g := &buf.cursors[i]
 		if g.look(s, start, end); g.bound > 0 {
-			legs = append(legs, g)
+			cursors = append(cursors, g)
 			total += g.bound
 		}
 	}
-	buf.order = legs
+	buf.order = cursors
 	if total*(1+s.slack) < c.Floor() {
 		return nil
 	}
-	// Rows that match only the first, optional legs cannot reach the floor.
-	slices.SortStableFunc(legs, func(a, b *leg) int { return cmp.Compare(a.bound, b.bound) })
+	// Rows that have only the units of the first, optional cursors cannot reach the floor.
+	slices.SortStableFunc(cursors, func(a, b *unitCursor) int { return cmp.Compare(a.bound, b.bound) })
 	optional, rest := 0, 0.0
-	for _, g := range legs {
+	for _, g := range cursors {
 		g.below = rest
 		rest += g.bound
 		if rest*(1+s.slack) < c.Floor() {
 			optional++
 		}
 	}
-	if optional < len(legs) {
-		rest = legs[optional].below
+	if optional < len(cursors) {
+		rest = cursors[optional].below
 	}
 	clear(buf.seen[:])
 	if wanted := end - start; set != nil && 64*set.CountRange(start, end) < wanted {
@@ -661,9 +662,9 @@ func (s *Search) window(p *part, number int32, start, end int, set bitset.Set, c
 			buf.scores[row-start] = 0
 			buf.seen[(row-start)/64] |= 1 << ((row - start) % 64)
 		}
-		optional, rest = len(legs), total*(1+s.slack)
+		optional, rest = len(cursors), total*(1+s.slack)
 	} else {
-		for _, g := range legs[optional:] {
+		for _, g := range cursors[optional:] {
 			if err := s.collect(p, g, start, end, set, buf); err != nil {
 				return err
 			}
@@ -673,7 +674,7 @@ func (s *Search) window(p *part, number int32, start, end int, set bitset.Set, c
 		score, norm := buf.scores[i], s.norm(p.lens[start+i])
 		hopeless := (score+rest)*(1+s.slack) < c.Floor()
 		for j := optional - 1; j >= 0 && !hopeless; j-- {
-			g := legs[j]
+			g := cursors[j]
 			f, err := g.frequency(uint32(start + i))
 			if err != nil {
 				return err
@@ -690,8 +691,8 @@ func (s *Search) window(p *part, number int32, start, end int, set bitset.Set, c
 	return nil
 }
 
-// collect adds the shares of one leg to the scores of rows start to end-1.
-func (s *Search) collect(p *part, g *leg, start, end int, set bitset.Set, buf *Buffer) error {
+// collect adds the shares of one unit to the scores of rows start to end-1.
+func (s *Search) collect(p *part, g *unitCursor, start, end int, set bitset.Set, buf *Buffer) error {
 	ok, err := g.seek(uint32(start))
 	for ok && err == nil {
 		i, n := g.i, g.n
