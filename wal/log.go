@@ -89,7 +89,7 @@ func Create(o Options, next, durable uint64) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A file in wal/ proves that the directory itself was synced.
+	// A file in wal/ proves that the entry of wal/ itself was synced.
 	l := &Log{o: o, hasDir: len(found) > 0, seq: 1, last: next - 1, durable: next - 1}
 	for slices.Contains(names, path.Base(spareName(l.spares))) {
 		size, err := o.FS.Size(spareName(l.spares))
@@ -105,8 +105,9 @@ func Create(o Options, next, durable uint64) (*Log, error) {
 		l.spares++
 	}
 	// A file ends where the next one begins. A file with a damaged header is no longer needed, or
-	// Replay would have failed: it takes the range of its successor and is released with it. What
-	// else has the name of a file is not needed either, and a later Replay would begin with it.
+	// Replay would have failed: it takes the range of its successor and is released with it. Nor is
+	// a directory or the like with the name of a file: it goes, because a later Replay would begin
+	// with it.
 	last := l.last
 	for _, f := range slices.Backward(found) {
 		l.seq = max(l.seq, f.seq+1)
@@ -134,8 +135,9 @@ func Create(o Options, next, durable uint64) (*Log, error) {
 	return l, nil
 }
 
-// evict removes what else is in the place of a file that the log does not need: err is the error of
-// its size. A directory with something in it stays, as an error.
+// evict removes something other than a regular file, such as a directory, that has the name of a
+// file of the log, which the log does not need. err is the error of reading its size. A directory
+// that is not empty stays, and is an error.
 func evict(o *Options, err error, name string) error {
 	if _, ok := errors.AsType[*vfs.NotRegularError](err); !ok {
 		return fmt.Errorf("wal: %w", err)

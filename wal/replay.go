@@ -165,7 +165,7 @@ func (f *file) readHeader(o *Options) error {
 	b := make([]byte, headerSize)
 	if _, err := in.ReadAt(b, 0); err != nil {
 		f.err = &readError{f.name, 0, err}
-		f.believe(fileHeader{}, in, size, o)
+		f.restoreHeader(fileHeader{}, in, size, o)
 		return nil
 	}
 	h, err := decodeHeader(b)
@@ -175,7 +175,7 @@ func (f *file) readHeader(o *Options) error {
 		return nil
 	case err != nil:
 		corrupt(0, "%w", err)
-		f.believe(headerFields(b), in, size, o)
+		f.restoreHeader(headerFields(b), in, size, o)
 		return nil
 	case h.db != o.DB:
 		corrupt(16, "belongs to database %x, not %x", h.db, o.DB)
@@ -191,11 +191,12 @@ func (f *file) readHeader(o *Options) error {
 	return nil
 }
 
-// believe takes the fields of a damaged header if the first frame bears them out: the salt, by its
-// checksum. It says itself which record it has, and continues the checksum that the header had.
-// Nothing bears out the size, so the file counts as whole, and the version: see realign. A header
-// that the frame tells as a whole is taken instead, such as for one of zeros.
-func (f *file) believe(h fileHeader, in *vfs.File, size int64, o *Options) {
+// restoreHeader sets the header of a file whose header is damaged, by the first frame. If the frame
+// tells the whole header, as for one of zeros, that one counts: see remakeHeader. Otherwise h, the
+// damaged header, counts if the frame has a valid checksum under its salt. LSN and checksum come
+// from the frame. Nothing confirms the size, so the file counts as whole, nor the version: see
+// realign. Without a valid frame nothing is set.
+func (f *file) restoreHeader(h fileHeader, in *vfs.File, size int64, o *Options) {
 	b := make([]byte, frameSize)
 	if _, err := in.ReadAt(b, headerSize); err != nil {
 		return
