@@ -26,16 +26,16 @@ import (
 // these from an estimated distance, and refuses rows that are too far even then.
 
 // SketchRecall is the least share of the true rows that a scan of sketches finds, on average over
-// rotations. With an error beyond sketchErrors standard deviations, 0.0013 of the rows are missed
-// that are hardly near enough, and less of those that are nearer.
+// rotations. A row is missed if the error of its estimate is beyond sketchErrors standard
+// deviations: 0.0013 of the rows that are just near enough, and fewer of nearer ones.
 const SketchRecall = 0.998
 
 const (
 	sketchErrors = 3
 	sketchDim    = 128 // fewer elements: nibbles take less time
 	sketchSeed   = 0x5ec7b017
-	pauseBlocks  = 4 // made in a fraction of a millisecond
-	likelyBlocks = 32
+	pauseBlocks  = 4  // blocks between two pauses: made in a fraction of a millisecond
+	likelyBlocks = 32 // blocks per call of simd.Below: a chunk of rows
 
 	// Rows that are coded worse than this, in parts of their length, are candidates of every query.
 	sketchResidual = 0.02

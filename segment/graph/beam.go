@@ -263,9 +263,9 @@ func (b *Buffer) start(rows, ef, near, front int) {
 	b.stats = Stats{}
 }
 
-// within returns times the distance of the row of b.rank in p, or the bound of b.fewRatio if that
-// is farther. Both shrink as nearer rows are found. There is no bound if times is 0, or while p has
-// fewer rows than b.rank.
+// within returns the product of times and the distance of the row of rank b.rank in p, or the bound
+// of b.fewRatio if that is farther. Both shrink as nearer rows are found. There is no bound if
+// times is 0, or while p has fewer than b.rank rows.
 func (b *Buffer) within(times float32, p *pool) float32 {
 	if times != 0 {
 		if dist, ok := p.within(b.rank); ok {

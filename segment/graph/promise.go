@@ -55,8 +55,8 @@ func (g *Graph) ScanSetting(recall float64, k int) (s Setting, ok bool) {
 	return s, true
 }
 
-// passes returns the share of rows that pass a scan of sketches although no row is farther: their
-// estimates are off by a normal distribution.
+// passes returns the share of the rows at the bound of a scan of sketches that pass it: the errors
+// of estimates are normally distributed.
 func (s Stage) passes() float64 { return 1 - math.Erfc(float64(s.Deviations)/math.Sqrt2)/2 }
 
 // settingUpTo is SettingUpTo for k results of a column.

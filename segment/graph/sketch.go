@@ -380,8 +380,8 @@ func (q *Query) keepMeasured(k int, allowed bitset.Set, b *Buffer) error {
 	return nil
 }
 
-// anyWithin reports whether a number of rows, excluded ones too, are within a distance of the
-// query. Estimates tell which records to read.
+// anyWithin reports whether at least want rows, excluded ones included, are within the squared
+// distance bound of the query. Estimates tell which records to read.
 func (q *Query) anyWithin(bound float32, want int, allowed bitset.Set, b *Buffer) (bool, error) {
 	g := q.g
 	table := q.sketchTable(b)
@@ -513,8 +513,8 @@ func (b *builder) firstRows() []uint32 {
 	return first
 }
 
-// passing returns which share of the rows w.ids passes beside a row at a squared distance, and how
-// many of all rows do.
+// passing returns the share of the rows w.ids, and the number of all rows, that a scan of the
+// sketches with these deviations lets pass if last is the squared distance of the last row found.
 func (q *Query) passing(w *workerScratch, deviations, last float32, first []uint32) (share float32, rows float64) {
 	g := q.g
 	table, slack := q.sketchTable(&w.buf), q.sketchSlack(deviations)

@@ -43,7 +43,7 @@ type sweep struct {
 	efs        []int // the widths to measure
 	step       int   // widths of a round
 	more       int   // ratios to measure beyond those that made a difference
-	from, last int   // the ratios to measure; the last one of all: searches without
+	from, last int   // indexes of the ratios to measure; len(stopRatios) stands for no ratio
 
 	turn  int // rounds before
 	tried [len(calibrated)][]level
@@ -236,11 +236,11 @@ func (s *sweep) promising(skipped []int, efs int) bool {
 	return false
 }
 
-// draw divides the trials that found everything with a narrower beam: hard ones did not with the
-// ratio from, and of the others, sample are to be walked and easy to be inferred. Where each width
-// needs a walk of its own, easy trials would take most of the time, and tell only how far such
-// searches go. Trials take turns in the sample, and where it misses a row, no trial of the kind is
-// easy afterwards.
+// draw divides the trials that found everything with a narrower beam. The hard ones missed rows
+// with the stopping ratio s.from. Of the rest, sample are walked, and the outcomes of the easy ones
+// are inferred from these. Where each width needs a walk of its own, easy trials would take most of
+// the time, and tell only how far such searches go. Trials take turns in the sample, and where it
+// misses a row, no trial of the kind is easy afterwards.
 func (s *sweep) draw(complete []int) (hard, sample, easy []int) {
 	if !s.rough() || s.from == 0 {
 		return complete, nil, nil
