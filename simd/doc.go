@@ -1,8 +1,9 @@
 // Package simd holds the numeric kernels: dot products and squared Euclidean distances of float32
-// vectors, dot products of vectors of one-byte codes, and range comparisons of integer codes. They
-// are pure functions of slices. They never read or write outside of them, keep nothing, allocate
-// nothing and may be called concurrently. Slices whose lengths do not fit are a programming error,
-// which panics with a message that names the function and the lengths.
+// vectors, the same of vectors coded with one byte, half a byte or one bit per element, and range
+// comparisons of integer codes. They are pure functions of slices. They never read or write outside
+// of them, keep nothing, allocate nothing and may be called concurrently. Slices whose lengths do
+// not fit are a programming error, which panics with a message that names the function and the
+// lengths.
 //
 // There are two kinds of sums. Dot, L2, DotRows and L2Rows add in float32, in the order that is
 // fastest on the CPU: their last bits depend on it, within ErrorBound. Dot64 and L264 are
@@ -10,10 +11,14 @@
 // without assembly. A search finds candidates with the float32 sums, keeps all that ErrorBound
 // cannot exclude, and scores these with the canonical sums.
 //
-// DotCodes multiplies one-byte codes by a query of 16-bit integers, and CodesAbove drops the rows
-// whose result is too low, for package segment/codes. GatherL2 compares one vector of codes with
-// others at random places, and Offer keeps the nearest of them, for package segment/graph. All are
-// exact in the sense of Dot64: the same everywhere.
+// DotCodes multiplies one-byte codes by a query of 16-bit integers, DotNibbles codes of half a byte
+// by one of bytes, and CodesAbove drops the rows whose result is too low, for package
+// segment/codes. GatherL2 compares one vector of codes with others at random places, and Offer
+// keeps the nearest of them, for package segment/graph. Estimate and Below estimate the distances
+// of a query from blocks of 32 vectors by their signs; a Rotation makes such signs say about
+// equally much. Centre and Encode code a vector, Sketch and PackSigns its signs. RangeU8, RangeU16
+// and RangeU32 are for package segment/columns. All are exact in the sense of Dot64: the same
+// everywhere.
 //
 // CodeTile and RowTile compare many queries at once with blocks of codes and of float32 vectors.
 // They return one bit for each row that may reach the cut of a query, and no products.
