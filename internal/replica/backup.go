@@ -27,11 +27,11 @@ type Flush func() (lsn uint64, led bool, err error)
 // and lie outside the database's own directory. The first file in it is engine.Unfinished, which
 // becomes its meta.bolt with the last step, so an interrupted backup cannot be mistaken for a
 // complete one, nor for an empty directory. An error before the last step leaves nothing.
-func Backup(ctx context.Context, db *engine.Engine, dir string, flush Flush) error {
-	if err := db.Begin(); err != nil {
+func Backup(ctx context.Context, e *engine.Engine, dir string, flush Flush) error {
+	if err := e.Begin(); err != nil {
 		return err
 	}
-	defer db.End()
+	defer e.End()
 	entries, err := os.ReadDir(dir)
 	made := errors.Is(err, fs.ErrNotExist)
 	switch {
@@ -40,7 +40,7 @@ func Backup(ctx context.Context, db *engine.Engine, dir string, flush Flush) err
 	case err != nil && !made:
 		return err
 	}
-	if err := outside(db, dir); err != nil {
+	if err := outside(e, dir); err != nil {
 		return err
 	}
 	lsn, led, err := flush()
@@ -50,7 +50,7 @@ func Backup(ctx context.Context, db *engine.Engine, dir string, flush Flush) err
 	if err := engine.MakeDir(dir); err != nil {
 		return err
 	}
-	to, err := vfs.Open(dir, db.Opts.Hook)
+	to, err := vfs.Open(dir, e.Opts.Hook)
 	if err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func Backup(ctx context.Context, db *engine.Engine, dir string, flush Flush) err
 	if names, err := to.ReadDir("."); err != nil || len(names) > 0 {
 		return cmp.Or(err, errNotEmpty)
 	}
-	if err := fill(ctx, db, to, lsn, led, flush); err != nil {
+	if err := fill(ctx, e, to, lsn, led, flush); err != nil {
 		return errors.Join(err, discard(to, made))
 	}
 	return to.SyncDir(".")
@@ -87,17 +87,17 @@ func discard(to *vfs.FS, made bool) error {
 }
 
 // fill makes the copy in an empty directory. lsn and led are from the first flush.
-func fill(ctx context.Context, db *engine.Engine, to *vfs.FS, lsn uint64, led bool, flush Flush) error {
-	ver, from, err := copyStore(db, to, engine.Unfinished, lsn)
+func fill(ctx context.Context, e *engine.Engine, to *vfs.FS, lsn uint64, led bool, flush Flush) error {
+	ver, from, err := copyStore(e, to, engine.Unfinished, lsn)
 	for ver == nil && err == nil { // it gets the root of a flush a moment later, or none if the lead changes
 		if lsn, led, err = flush(); err == nil {
-			ver, from, err = copyStore(db, to, engine.Unfinished, lsn)
+			ver, from, err = copyStore(e, to, engine.Unfinished, lsn)
 		}
 	}
 	if err != nil {
 		return err
 	}
-	defer db.Drop(ver)
+	defer e.Drop(ver)
 	// Without that name, empty directories look like a database that is being created.
 	if err := to.SyncDir("."); err != nil {
 		return err
@@ -106,7 +106,7 @@ func fill(ctx context.Context, db *engine.Engine, to *vfs.FS, lsn uint64, led bo
 		return err
 	}
 	for _, s := range ver.Files.Segments {
-		if err := copySegment(ctx, db, to, s); err != nil {
+		if err := copySegment(ctx, e, to, s); err != nil {
 			return err
 		}
 	}
@@ -114,7 +114,7 @@ func fill(ctx context.Context, db *engine.Engine, to *vfs.FS, lsn uint64, led bo
 		return err
 	}
 	if !led {
-		if err := copyLog(ctx, db, from, to, ver); err != nil {
+		if err := copyLog(ctx, e, from, to, ver); err != nil {
 			return err
 		}
 	}
@@ -127,7 +127,7 @@ func fill(ctx context.Context, db *engine.Engine, to *vfs.FS, lsn uint64, led bo
 
 // outside refuses a directory inside the database directory, whose files the database manages, and
 // one in memory, which would end with the process.
-func outside(db *engine.Engine, dir string) error { return apart(dir, db.Dir, db.FS.Path()) }
+func outside(e *engine.Engine, dir string) error { return apart(dir, e.Dir, e.FS.Path()) }
 
 // apart is outside for a database with the given directory, which need not exist, and its path.
 func apart(dir, db, path string) error {
@@ -146,22 +146,22 @@ func apart(dir, db, path string) error {
 
 // copyStore copies meta.bolt and pins the version that lists its segments. from is the file system
 // that holds them. ver is nil if this process has no meta.bolt with batch lsn yet.
-func copyStore(db *engine.Engine, to *vfs.FS, name string, lsn uint64) (ver *engine.Version, from *vfs.FS, err error) {
-	db.MetaMu.Lock()
-	defer db.MetaMu.Unlock()
-	ver = db.Current()
+func copyStore(e *engine.Engine, to *vfs.FS, name string, lsn uint64) (ver *engine.Version, from *vfs.FS, err error) {
+	e.MetaMu.Lock()
+	defer e.MetaMu.Unlock()
+	ver = e.Current()
 	if ver.Applied >= lsn {
 		if err = ver.Files.Store.CopyTo(to, name); err == nil {
-			return ver, db.Files(), nil
+			return ver, e.Files(), nil
 		}
 	}
-	db.Drop(ver)
+	e.Drop(ver)
 	return nil, nil, err
 }
 
 // copyLog copies the log that a killed writer left behind. It replays the copy, because a log that
 // is cut short would lose acknowledged batches silently.
-func copyLog(ctx context.Context, db *engine.Engine, from, to *vfs.FS, ver *engine.Version) error {
+func copyLog(ctx context.Context, e *engine.Engine, from, to *vfs.FS, ver *engine.Version) error {
 	names, err := from.ReadDir(engine.WALDir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -180,7 +180,7 @@ func copyLog(ctx context.Context, db *engine.Engine, from, to *vfs.FS, ver *engi
 	if err != nil {
 		return err
 	}
-	tail, err := wal.Replay(wal.Options{FS: to, DB: db.Identity}, ver.Applied,
+	tail, err := wal.Replay(wal.Options{FS: to, DB: e.Identity}, ver.Applied,
 		func(uint64, []byte) error { return ctx.Err() })
 	if err == nil && tail.Last != ver.LSN {
 		err = &fileformat.CorruptError{File: engine.WALDir, Offset: -1,
@@ -192,11 +192,11 @@ func copyLog(ctx context.Context, db *engine.Engine, from, to *vfs.FS, ver *engi
 // copySegment copies a vector file and verifies the copy. It reads the file that is open: another
 // process, which leads, may have removed its name. Columns are derived: the copy builds them when
 // it first needs them.
-func copySegment(ctx context.Context, db *engine.Engine, to *vfs.FS, s *engine.OpenSegment) error {
+func copySegment(ctx context.Context, e *engine.Engine, to *vfs.FS, s *engine.OpenSegment) error {
 	if err := engine.CopyFile(ctx, s, to, s.Name(), s.Info.Size); err != nil {
 		return err
 	}
-	written, err := segment.Open(to, db.Identity, s.Info)
+	written, err := segment.Open(to, e.Identity, s.Info)
 	if err != nil {
 		return err
 	}

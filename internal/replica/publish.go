@@ -34,12 +34,12 @@ type Options struct {
 //
 // Its methods are safe for concurrent use. It must be closed before the database.
 type Publisher struct {
-	db   *engine.Engine
-	to   *vfs.FS // the folder
-	temp *vfs.FS // tmp/ in it: laid out like a database
-	hook vfs.Hook
-	lock *vfs.Lock
-	keep int
+	engine *engine.Engine
+	to     *vfs.FS // the folder
+	temp   *vfs.FS // tmp/ in it: laid out like a database
+	hook   vfs.Hook
+	lock   *vfs.Lock
+	keep   int
 
 	mu      sync.Mutex // held by Publish and Close
 	closed  bool
@@ -70,12 +70,12 @@ const (
 // NewPublisher prepares directory dir. The directory must not exist, be empty, or be a folder to
 // which this database was published before, and must lie outside the database's own directory. A
 // second Publisher of the folder fails with engine.ErrLocked.
-func NewPublisher(db *engine.Engine, dir string, o Options) (*Publisher, error) {
-	if err := db.Begin(); err != nil {
+func NewPublisher(e *engine.Engine, dir string, o Options) (*Publisher, error) {
+	if err := e.Begin(); err != nil {
 		return nil, err
 	}
-	defer db.End()
-	p := &Publisher{db: db, keep: o.Keep, hook: o.Hook}
+	defer e.End()
+	p := &Publisher{engine: e, keep: o.Keep, hook: o.Hook}
 	if err := p.open(dir); err != nil {
 		_ = p.release()
 		return nil, err
@@ -87,13 +87,13 @@ func NewPublisher(db *engine.Engine, dir string, o Options) (*Publisher, error) 
 const lockFile = "publish.lock"
 
 func (p *Publisher) open(dir string) (err error) {
-	if p.db.Opts.ReadOnly {
+	if p.engine.Opts.ReadOnly {
 		return engine.ErrReadOnly
 	}
-	if p.db.Role() == engine.Follower {
-		return p.db.Usable(context.Background())
+	if p.engine.Role() == engine.Follower {
+		return p.engine.Usable(context.Background())
 	}
-	if err := outside(p.db, dir); err != nil {
+	if err := outside(p.engine, dir); err != nil {
 		return err
 	}
 	if err := engine.MakeDir(dir); err != nil {
@@ -121,7 +121,7 @@ func (p *Publisher) open(dir string) (err error) {
 		return err
 	}
 	p.last, err = newest(p.to)
-	if err == nil && p.last != nil && p.last.DB != p.db.Identity {
+	if err == nil && p.last != nil && p.last.DB != p.engine.Identity {
 		err = errOther
 	}
 	return err
@@ -251,10 +251,10 @@ func (p *Publisher) Publish(ctx context.Context) (Publication, error) {
 	if p.closed {
 		return Publication{}, engine.ErrClosed
 	}
-	if err := p.db.Usable(ctx); err != nil {
+	if err := p.engine.Usable(ctx); err != nil {
 		return Publication{}, err
 	}
-	defer p.db.End()
+	defer p.engine.End()
 	return p.publish(ctx)
 }
 
@@ -277,31 +277,31 @@ func (p *Publisher) publish(ctx context.Context) (done Publication, err error) {
 		return done, err
 	}
 	if p.long() {
-		if err := p.db.Flush(); err != nil {
+		if err := p.engine.Flush(); err != nil {
 			return done, err
 		}
 	}
-	if _, err := p.db.MakeDerived(ctx, engine.ByClose, 0); err != nil {
+	if _, err := p.engine.MakeDerived(ctx, engine.ByClose, 0); err != nil {
 		return done, err
 	}
-	next := &publication{Publisher: p, ctx: ctx, m: &manifest.Manifest{DB: p.db.Identity},
+	next := &publication{Publisher: p, ctx: ctx, m: &manifest.Manifest{DB: p.engine.Identity},
 		found: map[string]any{}, old: map[string]string{}}
 	if p.last != nil {
 		next.old = p.last.Names()
 	}
 	commits, err := next.documents()
 	if next.ver != nil {
-		defer p.db.Drop(next.ver)
+		defer p.engine.Drop(next.ver)
 	}
 	if err == nil {
-		err = p.db.Guard(next.segments)
+		err = p.engine.Guard(next.segments)
 	}
 	if err != nil {
 		return done, err
 	}
 	m := next.m
 	slices.SortFunc(m.Files, func(a, b manifest.File) int { return strings.Compare(a.Name, b.Name) })
-	if err := next.there(); err != nil {
+	if err := next.checkFiles(); err != nil {
 		return done, err
 	}
 	same := p.last != nil && m.Batch == p.last.Batch && slices.Equal(m.Files, p.last.Files)
@@ -317,7 +317,7 @@ func (p *Publisher) publish(ctx context.Context) (done Publication, err error) {
 		NewFiles: next.files, NewBytes: next.bytes,
 	}
 	if !same {
-		p.db.Opts.Logger.Info("published", "dir", p.dir(), "version", m.Number, "lsn", m.Batch,
+		p.engine.Opts.Logger.Info("published", "dir", p.dir(), "version", m.Number, "lsn", m.Batch,
 			"files", next.files, "bytes", next.bytes, "took", time.Since(start))
 	}
 	return done, nil
@@ -361,14 +361,14 @@ func (p *Publisher) long() bool {
 			}
 		}
 	}
-	if size, err := p.db.FS.Size(engine.MetaName); err == nil {
+	if size, err := p.engine.FS.Size(engine.MetaName); err == nil {
 		limit = max(limit, size/4)
 	}
-	p.db.CommitMu.Lock()
-	defer p.db.CommitMu.Unlock()
-	bytes := p.db.Active.Bytes
-	if p.db.Frozen != nil {
-		bytes += p.db.Frozen.Bytes
+	p.engine.CommitMu.Lock()
+	defer p.engine.CommitMu.Unlock()
+	bytes := p.engine.Active.Bytes
+	if p.engine.Frozen != nil {
+		bytes += p.engine.Frozen.Bytes
 	}
 	return bytes > limit || files >= maxLogFiles && bytes > 0
 }
@@ -400,7 +400,7 @@ func (p *Publisher) commit(m *manifest.Manifest) error {
 // be removed is tried again after the next Publish.
 func (p *Publisher) tidy() {
 	if err := p.remove(); err != nil {
-		p.db.Opts.Logger.Warn("cannot remove old versions", "dir", p.dir(), "error", err)
+		p.engine.Opts.Logger.Warn("cannot remove old versions", "dir", p.dir(), "error", err)
 	}
 }
 
@@ -482,20 +482,20 @@ type publication struct {
 // long as they are valid, and the batches since then. It also chooses the
 // version.
 func (p *publication) documents() (commits uint64, err error) {
-	db := p.db
-	db.MetaMu.Lock()
-	defer db.MetaMu.Unlock()
-	p.ver = db.Current()
+	e := p.engine
+	e.MetaMu.Lock()
+	defer e.MetaMu.Unlock()
+	p.ver = e.Current()
 	// A replica must not have what the database may lose. Writers go on: their
 	// writes after this sync are not in the version, which was chosen before.
-	if !db.Opts.SyncAlways {
-		if err := db.Log.Load().Sync(); err != nil {
-			return 0, db.Fail(err)
+	if !e.Opts.SyncAlways {
+		if err := e.Log.Load().Sync(); err != nil {
+			return 0, e.Fail(err)
 		}
 	}
 	p.m.Batch = p.ver.LSN
 	from := p.ver.Applied
-	if p.based && p.commits == db.Commits && p.last.Batch >= from && p.last.Batch <= p.ver.LSN {
+	if p.based && p.commits == e.Commits && p.last.Batch >= from && p.last.Batch <= p.ver.LSN {
 		from = p.last.Batch
 		for _, f := range p.last.Files {
 			if !strings.HasPrefix(f.Name, engine.SegDir+"/") {
@@ -525,8 +525,8 @@ func (p *publication) documents() (commits uint64, err error) {
 				seq++
 			}
 		}
-		name, err := wal.Copy(wal.Options{FS: db.FS, DB: db.Identity, ReadOnly: true}, from, p.ver.LSN,
-			wal.Options{FS: p.temp, DB: db.Identity}, seq)
+		name, err := wal.Copy(wal.Options{FS: e.FS, DB: e.Identity, ReadOnly: true}, from, p.ver.LSN,
+			wal.Options{FS: p.temp, DB: e.Identity}, seq)
 		if err == nil {
 			err = p.adopt(name)
 		}
@@ -534,7 +534,7 @@ func (p *publication) documents() (commits uint64, err error) {
 			return 0, err
 		}
 	}
-	return db.Commits, nil
+	return e.Commits, nil
 }
 
 // adopt moves a complete and synced file from tmp/ to its place.
@@ -563,13 +563,13 @@ func (p *publication) segments() error {
 	for _, s := range p.ver.Files.Segments {
 		name := segment.FileName(s.Info.ID)
 		if !p.have(name, s.Info, func() error {
-			published, err := segment.Open(view, p.db.Identity, s.Info)
+			published, err := segment.Open(view, p.engine.Identity, s.Info)
 			if err == nil {
 				err = published.Close()
 			}
 			return err
 		}) {
-			err := copySegment(p.ctx, p.db, p.temp, s)
+			err := copySegment(p.ctx, p.engine, p.temp, s)
 			if err == nil {
 				err = p.adopt(name)
 			}
@@ -603,8 +603,8 @@ func (p *publication) have(name string, of any, fits func() error) bool {
 	return true
 }
 
-// there checks that all files exist with the right size.
-func (p *publication) there() error {
+// checkFiles returns an error unless all files of the version are there with the right size.
+func (p *publication) checkFiles() error {
 	for _, f := range p.m.Files {
 		if size, err := p.to.Size(f.Path); err != nil || size != f.Size {
 			p.last, p.known = nil, nil // the next Publish writes the missing files
@@ -633,7 +633,7 @@ func (p *publication) derived(d engine.Publishable, view *vfs.FS) error {
 	}) {
 		return nil
 	}
-	in, err := p.db.FS.Open(name)
+	in, err := p.engine.FS.Open(name)
 	other := (*vfs.NotRegularError)(nil)
 	if errors.Is(err, fs.ErrNotExist) || errors.As(err, &other) {
 		return nil
@@ -650,7 +650,7 @@ func (p *publication) derived(d engine.Publishable, view *vfs.FS) error {
 		return err
 	}
 	if err := d.Fits(p.temp); err != nil { // damaged, or of an earlier schema: readers do without
-		p.db.Opts.Logger.Debug("derived file is not published", "file", name, "reason", err)
+		p.engine.Opts.Logger.Debug("derived file is not published", "file", name, "reason", err)
 		return p.temp.Remove(name)
 	}
 	p.found[name] = edition
