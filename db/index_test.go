@@ -141,7 +141,7 @@ func contents(t *testing.T, vdb *DB) (quick, halved bool) {
 			quick = g.Quick()
 		}
 		if c := s.Codes.Get(); c != nil {
-			halved = c.Halved()
+			halved = c.HasNibbles()
 		}
 		return nil
 	})

@@ -149,7 +149,7 @@ func (s *Search) rowCosts(part int) (each, alone float64) {
 	case c == nil:
 		return 4 * dim, 4 * dim / sparseRows
 	default:
-		return codes.RowPrice(p.Dim, c.Halved())
+		return codes.RowPrice(p.Dim, c.HasNibbles())
 	}
 }
 

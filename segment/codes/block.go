@@ -27,7 +27,7 @@ func NewBlock(metric fileformat.Metric, dim, n int, rows Source, like *Codes) (*
 		if like.Dim() != dim || like.head.ident.Metric != metric {
 			panic("codes: a block like one of another dimension or metric")
 		}
-		mean, nibbles = like.mean, like.Halved()
+		mean, nibbles = like.mean, like.HasNibbles()
 	}
 	return newBlock(ident, rows, nibbles, mean, like)
 }

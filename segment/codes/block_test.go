@@ -32,8 +32,8 @@ func TestBlocks(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if c.Halved() != nibbles {
-				t.Fatalf("halved %v", c.Halved())
+			if c.HasNibbles() != nibbles {
+				t.Fatalf("halved %v", c.HasNibbles())
 			}
 			if like = c; first == nil {
 				first, vec, q = c, v, c.Query(v)

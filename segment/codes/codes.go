@@ -76,14 +76,14 @@ func (c *Codes) Len() int { return c.head.ident.Rows }
 // Dim returns the elements per vector.
 func (c *Codes) Dim() int { return c.head.ident.Dim }
 
-// Halved reports whether a scan reads half a byte of each element first.
-func (c *Codes) Halved() bool { return c.nibbles != nil }
+// HasNibbles reports whether there are nibbles, which a scan reads before the codes.
+func (c *Codes) HasNibbles() bool { return c.nibbles != nil }
 
 // Outdated reports whether another file should replace this one: one of WriteSmall, if small, or
 // one of Write. Where nibbles do not pay, the files are the same.
 func (c *Codes) Outdated(small bool) bool {
 	if small {
-		return c.Halved()
+		return c.HasNibbles()
 	}
 	return c.head.small
 }

@@ -143,7 +143,7 @@ func TestNibblesPay(t *testing.T) {
 			if c.Outdated(false) || small.Outdated(true) {
 				t.Errorf("metric %d, clusters %v: a new file is outdated", m, d == near)
 			}
-			if got := c.Outdated(true); got != (d == near) || small.Outdated(false) != got || small.Halved() {
+			if got := c.Outdated(true); got != (d == near) || small.Outdated(false) != got || small.HasNibbles() {
 				t.Errorf("metric %d, clusters %v: outdated for small files: %v, for others: %v", m, d == near,
 					got, small.Outdated(false))
 			}

@@ -13,11 +13,11 @@ const (
 )
 
 // RowPrice returns the price of a row in a scan of all rows, and of one that is read alone, which
-// memory delivers later. halved says that nibbles are read first.
-func RowPrice(dim int, halved bool) (each, alone float64) {
+// memory delivers later. nibbles says that the scan reads nibbles first.
+func RowPrice(dim int, nibbles bool) (each, alone float64) {
 	d := float64(dim)
 	each, alone = 10+d, 400+float64(1.3*d)
-	if halved {
+	if nibbles {
 		each = 10 + float64(0.75*d) // the codes of rows that nibbles do not rule out, too
 	}
 	return each, alone

@@ -158,8 +158,8 @@ func TestSharedCodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	lean, err := codes.Parse(small, d.ident(m))
-	if err != nil || !with.Halved() || lean.Halved() {
-		t.Fatalf("codes with nibbles: %v, %v; %v", with.Halved(), lean.Halved(), err)
+	if err != nil || !with.HasNibbles() || lean.HasNibbles() {
+		t.Fatalf("codes with nibbles: %v, %v; %v", with.HasNibbles(), lean.HasNibbles(), err)
 	}
 	var want []uint32
 	for i, c := range []*codes.Codes{with, lean} {
