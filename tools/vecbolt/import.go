@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -44,8 +43,7 @@ func (c *importCmd) Help() string {
 		`the document as a whole. A document that cannot ` +
 		`be stored is skipped, with a message, and so is an object of JSON with a value of the wrong type. A line that is not JSON ` +
 		`and a vector of another dimension end the import, and the documents before them stay. ` +
-		`A new collection is not made if no document can be stored. ` +
-		`A cache directory that does not exist is an empty one, if its name has no extension or --format=emb-cache is given.`
+		`A new collection is not made if no document can be stored.`
 }
 
 // Validate is called by kong.
@@ -145,14 +143,13 @@ func about(d time.Duration) string {
 	return fmt.Sprintf("%.0f min", d.Minutes())
 }
 
-// open opens the source. A cache that does not exist is empty.
+// open opens the source.
 func (c *importCmd) open(ctx context.Context, t *tool) (exchange.Source, error) {
 	if c.Source == "-" {
 		return exchange.Stream(t.in, inputName(c.Source)), nil
 	}
-	if _, err := os.Stat(c.Source); errors.Is(err, fs.ErrNotExist) && c.wantsCache() {
-		t.notef("warning: there is no cache %s: nothing to import", c.Source)
-		return exchange.Stream(strings.NewReader(""), c.Source), nil
+	if _, err := os.Stat(c.Source); errors.Is(err, fs.ErrNotExist) {
+		return nil, misspelt(c.Source, err)
 	}
 	if c.Format == formatParquet || c.Format == exchange.Auto && isParquet(c.Source) {
 		if c.Texts+c.Metadata+c.Documents != "" {
@@ -300,11 +297,21 @@ func (c *contents) Documents(ctx context.Context) iter.Seq2[*exchange.ImportedDo
 	}
 }
 
-// wantsCache reports whether a missing source would be an embedding cache: a name with an
-// extension, such as docs.jsonl.gz, names a file. The dot of .emb_cache begins no extension.
-func (c *importCmd) wantsCache() bool {
-	name := strings.TrimLeft(filepath.Base(c.Source), ".")
-	return c.Format == exchange.EmbeddingCache || c.Format == exchange.Auto && filepath.Ext(name) == ""
+// misspelt adds the nearest name in the same directory, if it is plain, to the error for a path
+// that does not exist.
+func misspelt(name string, err error) error {
+	entries, derr := os.ReadDir(filepath.Dir(name))
+	if derr != nil {
+		return err // the advice is left out
+	}
+	names := make([]string, len(entries))
+	for i, e := range entries {
+		names[i] = e.Name()
+	}
+	if nearest := errtext.Nearest(filepath.Base(name), names); nearest != "" {
+		return fmt.Errorf("%w; the nearest is %.100q", err, nearest)
+	}
+	return err
 }
 
 // noteGraphs reports whether the collection of the database in dir, or any collection if name is
