@@ -95,7 +95,27 @@ func (s *parquetSource) with(fn func(*parquet.File, *os.File) error) error {
 	if err != nil {
 		return s.failed(err)
 	}
+	if err := s.unreadable(file.Metadata()); err != nil {
+		return err
+	}
 	return fn(file, f)
+}
+
+// unreadable returns the error for a column in a codec that is not read. Version 0.32.0 of the
+// library has no LZO and no LZ4 in frames, and of LZ4_RAW it returns wrong values.
+func (s *parquetSource) unreadable(m *format.FileMetaData) error {
+	for i := range m.RowGroups {
+		for j := range m.RowGroups[i].Columns {
+			c := &m.RowGroups[i].Columns[j].MetaData
+			switch c.Codec {
+			case format.LZO, format.Lz4, format.Lz4Raw:
+				return fmt.Errorf("%w: %s: column %q is compressed with %v, which is not read: "+
+					"write the file with zstd, snappy, gzip, brotli or without compression",
+					db.ErrInvalid, s.path, strings.Join(c.PathInSchema, "."), c.Codec)
+			}
+		}
+	}
+	return nil
 }
 
 func (s *parquetSource) failed(err error) error {

@@ -527,7 +527,7 @@ func decompress(codec format.CompressionCodec, dst, src []byte) error {
 		}
 		defer z.Close()
 		r = z
-	default: // LZ4 too: version 0.32.0 of the library returns wrong values for it
+	default: // unknown; of the known ones, unreadable has refused the rest
 		return fmt.Errorf("codec %v is not read", codec)
 	}
 	if _, err := io.ReadFull(r, dst); err != nil {
