@@ -512,7 +512,7 @@ func TestCollections(t *testing.T) {
 			t.Errorf("%+v: %v", tt.s, err)
 		}
 	}
-	for _, name := range []string{"", "a\x00", "\xff", strings.Repeat("n", 256)} {
+	for _, name := range []string{"", ".", "..", "/", "a\x00", "\xff", strings.Repeat("n", 256)} {
 		if _, err := vdb.CreateCollection(ctx, name, Schema{}, nil); !errors.Is(err, ErrInvalid) {
 			t.Errorf("name %q: %v", name, err)
 		}
@@ -522,6 +522,9 @@ func TestCollections(t *testing.T) {
 	}
 	upsert(t, c, Document{ID: "a", Vector: []float32{1, 2, 3, 4}})
 	collection(t, vdb, "../etc/passwd", Schema{}) // a name is not a path
+	if err := vdb.Rename(ctx, "one", ".."); !errors.Is(err, ErrInvalid) {
+		t.Errorf("rename to ..: %v", err)
+	}
 	if err := vdb.Rename(ctx, "one", "../etc/passwd"); !errors.Is(err, ErrExists) {
 		t.Errorf("rename to a taken name: %v", err)
 	}

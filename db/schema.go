@@ -93,5 +93,6 @@ func schemaOf(s engine.Schema) Schema {
 }
 
 // ValidateName returns ErrInvalid unless name can be the name of a collection:
-// 1 to MaxCollectionNameLen bytes of UTF-8 without control characters.
+// 1 to MaxCollectionNameLen bytes of UTF-8 without control characters, but not
+// ".", ".." or "/", which no URL can contain.
 func ValidateName(name string) error { return engine.ValidateName(name) }

@@ -158,14 +158,10 @@ func (s *Server) createCollection(w http.ResponseWriter, r *http.Request) error 
 	return answerCollection(w, http.StatusCreated, c)
 }
 
-// newName returns an error for a name that a client cannot give a collection. Clients shorten paths
-// with the segments . and .., escaped or not, before they send them.
+// newName returns an error for a name that a client cannot give a collection.
 func (s *Server) newName(name string) error {
-	switch name {
-	case "":
+	if name == "" {
 		return rest.Errorf(http.StatusBadRequest, noName)
-	case ".", "..":
-		return rest.Errorf(http.StatusBadRequest, "Invalid 'name': no path can contain '%s'", name)
 	}
 	return s.free(name)
 }

@@ -222,10 +222,16 @@ func TestCollections(t *testing.T) {
 	s.must(201, "POST", "/collections", `{"name":"other"}`)
 	s.refuses(409, `rename: already exists: collection "other"`, "PATCH", "/collections/a%20b%2Fc", `{"name":"other"}`)
 	s.refuses(400, "Collection name is required", "PATCH", "/collections/other", `{}`)
-	for _, name := range []string{".", ".."} {
-		said := fmt.Sprintf("Invalid 'name': no path can contain '%s'", name)
-		s.refuses(400, said, "PATCH", "/collections/other", fmt.Sprintf(`{"name":%q}`, name))
-		s.refuses(400, said, "POST", "/collections", fmt.Sprintf(`{"name":%q}`, name))
+	for _, name := range []string{".", "..", "/"} {
+		said := fmt.Sprintf("collection name %q: no URL can contain it", name)
+		s.refuses(400, "rename: invalid: "+said, "PATCH", "/collections/other", fmt.Sprintf(`{"name":%q}`, name))
+		s.refuses(400, "create collection: invalid: "+said, "POST", "/collections", fmt.Sprintf(`{"name":%q}`, name))
+	}
+	// Others that look like them can be used.
+	for name, path := range map[string]string{"...": "...", ". ": ".%20", "%2e": "%252e", "./..": ".%2F..", "//": "%2F%2F", "a/": "a%2F"} {
+		s.must(201, "POST", "/collections", fmt.Sprintf(`{"name":%q}`, name))
+		s.expect(path, s.must(200, "GET", "/collections/"+path, "")["name"], fmt.Sprintf("%q", name))
+		s.must(200, "DELETE", "/collections/"+path, "")
 	}
 	s.expect("renamed", s.must(200, "PATCH", "/collections/other", `{"name":"new"}`)["name"], `"new"`)
 	s.must(404, "GET", "/collections/other", "")

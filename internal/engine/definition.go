@@ -91,11 +91,15 @@ func (s Schema) Accepts(collection string, want Schema) error {
 const MaxNameLen = 255
 
 // ValidateName is the only check of collection names. They never become file
-// names, so every readable string will do.
+// names, so every readable string will do that the path of a URL can hold as a
+// segment: clients remove . and .., escaped or not, and routers take an escaped
+// slash alone for the end of the path.
 func ValidateName(name string) error {
 	switch {
 	case name == "":
 		return document.Invalidf("collection name is empty")
+	case name == "." || name == ".." || name == "/":
+		return document.Invalidf("collection name %q: no URL can contain it", name)
 	case len(name) > MaxNameLen:
 		return document.Invalidf("collection name %.40q… has %d bytes, the limit is %d", name, len(name), MaxNameLen)
 	case !utf8.ValidString(name):
