@@ -8,6 +8,34 @@ import (
 	"github.com/vecbolt/vecbolt/filter"
 )
 
+// An error of a collection names the package, the call and the collection once.
+func TestErrorsNameTheCollectionOnce(t *testing.T) {
+	vdb := open(t, Memory, nil)
+	c := collection(t, vdb, "c", Schema{Dim: 2})
+	search := func(q Query) error { _, err := c.Search(t.Context(), q); return err }
+	batch := func(q Query) error {
+		_, err := c.SearchBatch(t.Context(), []Query{{Near: Vector([]float32{1, 2}), K: 1}, q})
+		return err
+	}
+	put := func(d Document) error { _, err := c.Upsert(t.Context(), d); return err }
+	insert := func(d Document) error { _, err := c.Insert(t.Context(), d); return err }
+	upsert(t, c, Document{ID: "a", Vector: []float32{1, 2}})
+	ctx, wrong := t.Context(), []float32{1, 2, 3}
+	for want, err := range map[string]error{
+		`search: dimension mismatch in collection "c": expected 2, got 3`:                search(Query{Near: Vector(wrong), K: 1}),
+		`search: query 1: dimension mismatch in collection "c": expected 2, got 3`:       batch(Query{Near: Vector(wrong), K: 1}),
+		`upsert: dimension mismatch in collection "c": expected 2, got 3 (document "b")`: put(Document{ID: "b", Vector: wrong}),
+		`patch: dimension mismatch in collection "c": expected 2, got 3 (document "a")`:  c.Patch(ctx, Patch{ID: "a", Vector: wrong}),
+		`insert: already exists: document "a" in collection "c"`:                         insert(Document{ID: "a"}),
+		`patch: not found: document "b" in collection "c"`:                               c.Patch(ctx, Patch{ID: "b"}),
+		`search in collection "c": invalid: k is -1`:                                     search(Query{Near: Vector([]float32{1, 2}), K: -1}),
+	} {
+		if err == nil || err.Error() != "db: "+want {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}
+
 // An error of a collection names the package and the call once, whatever is gone.
 func TestErrorsNameTheCallOnce(t *testing.T) {
 	vdb, err := Open(Memory, nil)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/vecbolt/vecbolt/internal/document"
 	"github.com/vecbolt/vecbolt/internal/engine"
@@ -326,14 +327,17 @@ func (c *Collection) Patch(ctx context.Context, p Patch) error {
 	return c.wrap("patch", err)
 }
 
-// wrap adds the call and the collection to an error.
+// wrap adds the call and, unless err names it, the collection to an error.
 func (c *Collection) wrap(call string, err error) error {
 	if err == nil {
 		return nil
 	}
 	err = engine.Translate(err)
 	if info, gone := c.Info(); gone == nil {
-		return fmt.Errorf("db: %s in collection %q: %w", call, info.Name, err)
+		where := fmt.Sprintf(" in collection %q", info.Name)
+		if !strings.Contains(err.Error(), where) {
+			return fmt.Errorf("db: %s%s: %w", call, where, err)
+		}
 	}
 	return fmt.Errorf("db: %s: %w", call, err)
 }

@@ -295,7 +295,7 @@ func documentScenarios(scenario scenarioFunc) {
 		unchanged(s, `^Embedding dimension mismatch: document 0 has 2 dimensions, document 1 has 3$`, `[{"text":"a","embedding":[1,2]},{"text":"b","embedding":[1,2,3]}]`)
 		s.must(201, "POST", "/collections", `{"name":"docs"}`)
 		s.add("docs", `{"embedding":[1,2]}`)
-		s.refuses(400, `upsert in collection "docs": dimension mismatch in collection "docs": expected 2, got 3 (document "x")`,
+		s.refuses(400, `upsert: dimension mismatch in collection "docs": expected 2, got 3 (document "x")`,
 			"POST", "/collections/docs/documents", `{"documents":[{"id":"x","embedding":[1,2,3]}]}`)
 		s.expect("stored", s.must(200, "GET", "/collections/docs/documents", "")["total"], `1`)
 	})

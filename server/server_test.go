@@ -283,7 +283,7 @@ func TestDocuments(t *testing.T) {
 	s.refuses(404, "Document 'x' not found", "PATCH", "/collections/c/documents/x", `{"text":"y"}`)
 	s.refuses(404, "Document 'x' not found", "GET", "/collections/c/documents/x", "")
 	s.refuses(404, "Document 'x' not found", "DELETE", "/collections/c/documents/x", "")
-	s.refuses(409, `insert in collection "c": already exists: document "a/b" in collection "c"`, "POST", "/collections/c/documents", `{"documents":[{"id":"new","embedding":[1,1]},{"id":"a/b","embedding":[1,1]}],"mode":"insert"}`)
+	s.refuses(409, `insert: already exists: document "a/b" in collection "c"`, "POST", "/collections/c/documents", `{"documents":[{"id":"new","embedding":[1,1]},{"id":"a/b","embedding":[1,1]}],"mode":"insert"}`)
 	s.expect("get", s.must(200, "POST", "/collections/c/documents/get", `{"ids":["..","new","a/b"],"include":["id"]}`),
 		`{"documents":[{"id":".."},{"id":"a/b"}],"count":2,"missing":["new"]}`)
 	s.expect("page", s.must(200, "GET", "/collections/c/documents?limit=1&include=id", ""), `{"documents":[{"id":".."}],"count":1,"total":2,"next":".."}`)
