@@ -12,5 +12,6 @@
 // *[FormatError]: both end the import. Documents imported before the error stay.
 //
 // An import keeps the stored parts that its source does not carry: a vector file without texts
-// keeps the stored texts, and a JSONL line without the key "metadata" keeps the metadata.
+// keeps the stored texts, and a JSONL line without metadata keeps the metadata. Metadata is one
+// part: a line with any of it replaces all of it.
 package exchange

@@ -40,7 +40,7 @@ func (c *importCmd) Help() string {
 		`vectors have their number as id, from 0. Only new and changed documents are written, and with --embed only their texts are embedded: an import that was interrupted goes on ` +
 		`where it stopped. A document without an id gets a new one, and so it is added again by another import. Of a stored document, the parts that a line does not carry stay: ` +
 		`{"id":"1","text":"new"} keeps the vector of the old text, unless the collection is pinned to a model; "vector":null removes it, and put replaces ` +
-		`the document as a whole. A document that cannot ` +
+		`the document as a whole. Metadata is one part: a line with any of it replaces all of it. A document that cannot ` +
 		`be stored is skipped, with a message, and so is an object of JSON with a value of the wrong type. A line that is not JSON ` +
 		`and a vector of another dimension end the import, and the documents before them stay. ` +
 		`A new collection is not made if no document can be stored.`
@@ -188,7 +188,8 @@ func (c *importCmd) load(ctx context.Context, t *tool, coll *vectorize.Collectio
 	if report.Ignored > 0 {
 		p.notef("ignored %d files that are not named like cache files and contain no array", report.Ignored)
 	}
-	if err == nil && in.documents > 0 && !in.found {
+	// Lines for stored documents need neither: they may be there to change the metadata.
+	if err == nil && report.Added > 0 && in.documents > 0 && !in.found {
 		p.notef("warning: no document of %s has a text (keys text, document, page_content, content, body) or a vector (vector, embedding, values)",
 			inputName(c.Source))
 	}
