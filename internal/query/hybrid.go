@@ -23,24 +23,18 @@ func (s *search) best() error {
 			legs = append(legs, p.vectorLeg())
 		}
 	}
-	// Both rankings run at the same time, unless Explain measures each.
 	texts := make([][]Row, len(s.queries))
+	if err := s.bothRankings(legs, texts); err != nil {
+		return err
+	}
+	return s.Engine.Guard(func() error { return s.fuseAll(legs, texts) })
+}
+
+// bothRankings ranks legs by vector, and into texts the queries by text, at the same time unless
+// Explain measures each.
+func (s *search) bothRankings(legs []*probe, texts [][]Row) error {
 	rankTexts := func() error {
-		return s.Engine.Guard(func() (err error) {
-			for i, p := range s.queries {
-				if p.text != nil && err == nil {
-					need, least := p.Need, engine.NegInf
-					switch {
-					case p.vector:
-						need = p.Fusion.WithDefaults(p.Need).Depth
-					case p.Threshold != nil:
-						least = *p.Threshold
-					}
-					texts[i], err = s.bestTexts(p, need, least)
-				}
-			}
-			return err
-		})
+		return s.Engine.Guard(func() error { return s.rankTexts(texts) })
 	}
 	var nearErr, textErr error
 	var group vfs.Group
@@ -54,26 +48,47 @@ func (s *search) best() error {
 	if len(legs) > 0 {
 		nearErr = s.nearest(legs)
 	}
-	if err := cmp.Or(nearErr, textErr, group.Wait()); err != nil {
-		return err
-	}
-	return s.Engine.Guard(func() (err error) {
-		for i, p := range s.queries {
-			if !p.vector {
-				p.rows = texts[i]
-				continue
-			}
-			leg := legs[0]
-			legs = legs[1:]
-			if p.text == nil {
-				continue
-			}
-			if p.rows, err = s.fuse(p, leg, leg.rows, texts[i]); err != nil {
-				return err
-			}
+	return cmp.Or(nearErr, textErr, group.Wait())
+}
+
+// rankTexts ranks the queries that have a text by it.
+func (s *search) rankTexts(texts [][]Row) (err error) {
+	for i, p := range s.queries {
+		if p.text == nil {
+			continue
 		}
-		return nil
-	})
+		need, least := p.Need, engine.NegInf
+		switch {
+		case p.vector:
+			need = p.Fusion.WithDefaults(p.Need).Depth
+		case p.Threshold != nil:
+			least = *p.Threshold
+		}
+		if texts[i], err = s.bestTexts(p, need, least); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fuseAll sets the rows of queries by text: the ranking by text, alone or fused with their leg. The
+// other queries are legs themselves, and have their rows.
+func (s *search) fuseAll(legs []*probe, texts [][]Row) (err error) {
+	for i, p := range s.queries {
+		if !p.vector {
+			p.rows = texts[i]
+			continue
+		}
+		leg := legs[0]
+		legs = legs[1:]
+		if p.text == nil {
+			continue
+		}
+		if p.rows, err = s.fuse(p, leg, leg.rows, texts[i]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // vectorLeg returns the probe for the vector alone. It shares parts with p.
@@ -121,31 +136,7 @@ func (s *search) fuse(p, leg *probe, near, texts []Row) ([]Row, error) {
 		Method: rules.Method, C: rules.C, K: p.Need, Least: p.Threshold, Matched: p.Matched,
 		Thorough: thorough, Texts: max(s.ConvexTexts, 8*rules.Depth),
 		Lists: []fusion.List[nearest.Place]{
-			{
-				Ranking: h.nearest(near), Weight: rules.Weights[0], Scale: vectorScale(p.Scorer.Metric, p.scale[0]),
-				Score: func(at nearest.Place) (float64, bool, error) {
-					if at.Part.Dim > 0 {
-						p.Ledger.Considered++
-					}
-					return s.vectorScore(p, at)
-				},
-				Ranks: func(rows []fusion.Entry[nearest.Place]) ([]int, error) {
-					p.Ledger.Considered += h.vectors
-					return h.ranks(0, rows, func(x []*suspect) error { return s.countBetter(p, x) })
-				},
-				All: h.withVectors,
-			},
-			{
-				Ranking: h.texts(texts), Weight: rules.Weights[1], Scale: fusion.Linear(0, p.scale[1]),
-				Score: func(at nearest.Place) (float64, bool, error) { return s.textScore(p, at) },
-				Ranks: func(rows []fusion.Entry[nearest.Place]) ([]int, error) {
-					return h.ranks(1, rows, func(x []*suspect) error { return s.textRanks(p, x) })
-				},
-				Above: func(least float64, limit int) ([]fusion.Entry[nearest.Place], error) {
-					found, err := s.textsAbove(p, limit, least)
-					return entries(found), err
-				},
-			},
+			h.vectorList(near, rules.Weights[0]), h.textList(texts, rules.Weights[1]),
 		},
 		Longer: h.longer,
 		Names:  s.names,
@@ -165,6 +156,41 @@ func (s *search) fuse(p, leg *probe, near, texts []Row) ([]Row, error) {
 		p.fused = fusedRows(out.All, legName)
 	}
 	return fusedRows(out.Hits, legName), nil
+}
+
+// vectorList returns the ranking by vector, and how to complete it.
+func (h *hybrid) vectorList(near []Row, weight float64) fusion.List[nearest.Place] {
+	p := h.p
+	return fusion.List[nearest.Place]{
+		Ranking: h.nearest(near), Weight: weight, Scale: vectorScale(p.Scorer.Metric, p.scale[0]),
+		Score: func(at nearest.Place) (float64, bool, error) {
+			if at.Part.Dim > 0 {
+				p.Ledger.Considered++
+			}
+			return h.vectorScore(p, at)
+		},
+		Ranks: func(rows []fusion.Entry[nearest.Place]) ([]int, error) {
+			p.Ledger.Considered += h.vectors
+			return h.ranks(0, rows, func(x []*suspect) error { return h.countBetter(p, x) })
+		},
+		All: h.withVectors,
+	}
+}
+
+// textList returns the ranking by text, and how to complete it.
+func (h *hybrid) textList(texts []Row, weight float64) fusion.List[nearest.Place] {
+	p := h.p
+	return fusion.List[nearest.Place]{
+		Ranking: h.texts(texts), Weight: weight, Scale: fusion.Linear(0, p.scale[1]),
+		Score: func(at nearest.Place) (float64, bool, error) { return h.textScore(p, at) },
+		Ranks: func(rows []fusion.Entry[nearest.Place]) ([]int, error) {
+			return h.ranks(1, rows, func(x []*suspect) error { return h.textRanks(p, x) })
+		},
+		Above: func(least float64, limit int) ([]fusion.Entry[nearest.Place], error) {
+			found, err := h.textsAbove(p, limit, least)
+			return entries(found), err
+		},
+	}
 }
 
 func legName(list int) string { return [2]string{"vector", "text"}[list] }
