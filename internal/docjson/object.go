@@ -157,13 +157,15 @@ func (r *Reader) number(what string) (any, error) {
 
 // Int reads an integer, written without fraction and exponent, from low to high.
 func (r *Reader) Int(low, high int) (int, error) {
+	r.json.skip()
+	start := r.json.at
 	v, err := r.number("an integer")
 	if err != nil {
 		return 0, err
 	}
 	n, ok := v.(int64)
-	if !ok {
-		return 0, fmt.Errorf("%v instead of an integer", v)
+	if !ok { // as it is written: 1.0 would print as 1
+		return 0, fmt.Errorf("%.40s instead of an integer", r.json.b[start:r.json.at])
 	}
 	if n < int64(low) || n > int64(high) {
 		return 0, fmt.Errorf("%w: %d, want %d to %d", document.ErrInvalid, n, low, high)

@@ -76,6 +76,13 @@ func TestReader(t *testing.T) {
 			t.Errorf("%s %s: %v", tt.kind, tt.json, err)
 		}
 	}
+	// A number that is no integer is shown as it is written.
+	for _, number := range []string{"1.0", "-2.50", "1e1"} {
+		err := ReadObject([]byte(`{"x": `+number+`}`), func(_ string, r *Reader) error { _, err := r.Int(-9, 9); return err })
+		if err == nil || !strings.Contains(err.Error(), " "+number+" instead of an integer") {
+			t.Errorf("%s: %v", number, err)
+		}
+	}
 	var many []string
 	for i := range 65 {
 		many = append(many, fmt.Sprintf(`"%d":1`, i))
