@@ -22,13 +22,14 @@ func TestErrorsNameTheCollectionOnce(t *testing.T) {
 	upsert(t, c, Document{ID: "a", Vector: []float32{1, 2}})
 	ctx, wrong := t.Context(), []float32{1, 2, 3}
 	for want, err := range map[string]error{
-		`search: dimension mismatch in collection "c": expected 2, got 3`:                search(Query{Near: Vector(wrong), K: 1}),
-		`search: query 1: dimension mismatch in collection "c": expected 2, got 3`:       batch(Query{Near: Vector(wrong), K: 1}),
-		`upsert: dimension mismatch in collection "c": expected 2, got 3 (document "b")`: put(Document{ID: "b", Vector: wrong}),
-		`patch: dimension mismatch in collection "c": expected 2, got 3 (document "a")`:  c.Patch(ctx, Patch{ID: "a", Vector: wrong}),
-		`insert: already exists: document "a" in collection "c"`:                         insert(Document{ID: "a"}),
-		`patch: not found: document "b" in collection "c"`:                               c.Patch(ctx, Patch{ID: "b"}),
-		`search in collection "c": invalid: k is -1`:                                     search(Query{Near: Vector([]float32{1, 2}), K: -1}),
+		`search: dimension mismatch in collection "c": expected 2, got 3`:                                                                   search(Query{Near: Vector(wrong), K: 1}),
+		`search: query 1: dimension mismatch in collection "c": expected 2, got 3`:                                                          batch(Query{Near: Vector(wrong), K: 1}),
+		`upsert: dimension mismatch in collection "c": expected 2, got 3 (document "b")`:                                                    put(Document{ID: "b", Vector: wrong}),
+		`patch: dimension mismatch in collection "c": expected 2, got 3 (document "a")`:                                                     c.Patch(ctx, Patch{ID: "a", Vector: wrong}),
+		`insert: already exists: document "a" in collection "c"`:                                                                            insert(Document{ID: "a"}),
+		`patch: not found: document "b" in collection "c"`:                                                                                  c.Patch(ctx, Patch{ID: "b"}),
+		`search: invalid: collection "c" has no text index (in Go: Schema.Text of a new collection, Collection.SetText of an existing one)`: search(Query{Text: "x", K: 1}),
+		`search in collection "c": invalid: k is -1`:                                                                                        search(Query{Near: Vector([]float32{1, 2}), K: -1}),
 	} {
 		if err == nil || err.Error() != "db: "+want {
 			t.Errorf("got %v, want %s", err, want)

@@ -334,9 +334,9 @@ func (c *Collection) wrap(call string, err error) error {
 	}
 	err = engine.Translate(err)
 	if info, gone := c.Info(); gone == nil {
-		where := fmt.Sprintf(" in collection %q", info.Name)
-		if !strings.Contains(err.Error(), where) {
-			return fmt.Errorf("db: %s%s: %w", call, where, err)
+		name := fmt.Sprintf("collection %q", info.Name)
+		if !strings.Contains(err.Error(), name) {
+			return fmt.Errorf("db: %s in %s: %w", call, name, err)
 		}
 	}
 	return fmt.Errorf("db: %s: %w", call, err)
