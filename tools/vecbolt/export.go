@@ -39,7 +39,7 @@ func (c *exportCmd) Validate() error {
 		switch ext := strings.ToLower(filepath.Ext(c.Out)); ext {
 		case ".fvecs", ".npy":
 			c.Format = ext[1:]
-		case ".csv", ".parquet", ".bvecs", ".gz": // import would read another format
+		case ".csv", ".tsv", ".parquet", ".pq", ".bvecs", ".gz", ".zst": // import would read another format
 			return fmt.Errorf("%s: export writes no %s file: name a .jsonl, .fvecs or .npy file, or say --format", c.Out, ext)
 		default:
 			c.Format = "jsonl"
