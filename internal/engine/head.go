@@ -157,11 +157,11 @@ func newTable(dim int) *table {
 
 // append adds the document of a put. The op then shares the vector of the row.
 func (t *table) append(o *Op) {
-	t.nums = append(t.nums, o.Num)
-	t.docs = append(t.docs, o.Doc)
+	t.nums = append(doubled(t.nums), o.Num)
+	t.docs = append(doubled(t.docs), o.Doc)
 	if t.dim == 0 {
 		o.raw = nil
-		t.inv = append(t.inv, 0)
+		t.inv = append(doubled(t.inv), 0)
 		return
 	}
 	vec := t.row(len(t.nums) - 1)
@@ -172,8 +172,17 @@ func (t *table) append(o *Op) {
 	}
 	o.Vec, o.raw = vec, nil
 	inv := segment.InvNorm(vec)
-	t.inv = append(t.inv, inv)
+	t.inv = append(doubled(t.inv), inv)
 	t.maxNorm = max(t.maxNorm, score.NormBound(inv))
+}
+
+// doubled returns s with room for another element: twice as much if it is full. append adds a
+// quarter to a large slice, so one that grows to n elements writes 5n to new memory instead of 2n.
+func doubled[T any](s []T) []T {
+	if len(s) < cap(s) {
+		return s
+	}
+	return slices.Grow(s, max(len(s), 1))
 }
 
 // row makes room for the vector of row n, which is the next one.

@@ -530,10 +530,14 @@ type logBatch struct {
 // readRecords decodes records, whose memory the batches share.
 func readRecords(records []Record) ([]logBatch, error) {
 	batches := make([]logBatch, 0, len(records))
+	room := make([]Op, 0, len(records)) // most batches have one
 	for _, r := range records {
-		b, err := readRecord(r.Data)
+		b, err := readRecord(r.Data, room)
 		if err != nil {
 			return nil, BadBatch(r.LSN, err)
+		}
+		if n := len(b.Ops); n <= cap(room) {
+			room = room[n:n]
 		}
 		batches = append(batches, logBatch{Batch: b, lsn: r.LSN, replaced: r.Replaced, resolved: r.Resolved})
 	}

@@ -55,7 +55,7 @@ func (t *outcomes) note(lsn uint64, id RequestID, deleted int) {
 	}
 	at := len(t.applied)
 	if o := (outcome{id, lsn, deleted}); at < maxOutcomes {
-		t.applied = append(t.applied, o)
+		t.applied = append(doubled(t.applied), o)
 	} else {
 		at = t.next
 		oldest := t.applied[at]

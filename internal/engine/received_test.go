@@ -56,15 +56,16 @@ func (u *lonely) Broken(error) { u.broken++ }
 
 // A pair is a leader and a follower in one process, without a connection.
 type pair struct {
-	t        *testing.T
+	t        testing.TB
 	tap      tap
 	up       lonely
 	leader   *Engine
 	follower *Engine
-	begin    []Record // what the follower began with
+	root     Root     // what the follower began with
+	begin    []Record // the records after it
 }
 
-func newPair(t *testing.T) *pair {
+func newPair(t testing.TB) *pair {
 	t.Helper()
 	if !CanShare {
 		t.Skip("processes do not share here")
@@ -94,17 +95,16 @@ func newPair(t *testing.T) *pair {
 // adopt gives the follower the state of the leader.
 func (p *pair) adopt() {
 	p.t.Helper()
-	var root Root
 	p.begin = nil
 	err := p.leader.Join(func(r Root, _ uint64, unpin func()) {
-		root = r
+		p.root = r
 		p.t.Cleanup(unpin)
 	}, func(record []byte) error {
-		p.begin = append(p.begin, Record{LSN: root.Applied + uint64(len(p.begin)) + 1, Data: bytes.Clone(record)})
+		p.begin = append(p.begin, Record{LSN: p.root.Applied + uint64(len(p.begin)) + 1, Data: bytes.Clone(record)})
 		return nil
 	})
 	if err == nil {
-		err = p.follower.Adopt(root, p.begin)
+		err = p.follower.Adopt(p.root, p.begin)
 	}
 	if err != nil {
 		p.t.Fatal(err)
@@ -344,4 +344,52 @@ func TestReceivedDamage(t *testing.T) {
 			}
 		})
 	}
+}
+
+// BenchmarkCatchUp applies the records of documents with 384 components, 16 at a time, as one of 16
+// processes that write does.
+func BenchmarkCatchUp(b *testing.B) {
+	const documents, together = 1 << 14, 16
+	p := newPair(b)
+	root := p.root
+	p.decide(func(g *Group) ([]Op, error) {
+		return []Op{{Kind: OpDefine, Coll: g.NextID, Def: &Definition{ID: g.NextID, Name: "rows",
+			Schema: Schema{Dim: 384, Metric: fileformat.L2}}}}, nil
+	})
+	for i := range documents {
+		id := fmt.Sprint("document ", i)
+		doc, err := document.Append(nil, &document.Document{ID: id, Text: strings.Repeat("text ", 40)})
+		if err != nil {
+			b.Fatal(err)
+		}
+		r := &request{id: RequestID{[16]byte{1}, uint64(i + 1)},
+			ops: []Op{{Kind: OpPut, Collection: "rows", ID: id, Doc: doc, Vec: make([]float32, 384)}}}
+		if p.leader.enqueue(r); r.err != nil {
+			b.Fatal(r.err)
+		}
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		b.StopTimer()
+		if err := p.follower.Close(); err != nil {
+			b.Fatal(err)
+		}
+		var err error
+		if p.follower, err = NewFollower(p.leader.Dir, p.leader.Opts); err != nil {
+			b.Fatal(err)
+		}
+		if err := p.follower.Adopt(root, p.begin); err != nil {
+			b.Fatal(err)
+		}
+		b.StartTimer()
+		for some := range slices.Chunk(p.tap.records, together) {
+			if err := p.follower.Receive(some); err != nil {
+				b.Fatal(err)
+			}
+			if err := p.follower.CatchUp(); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*documents), "ns/record")
 }

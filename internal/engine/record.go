@@ -149,7 +149,7 @@ func EncodeRecord(b Batch) ([][]byte, error) {
 
 // DecodeRecord is the inverse. The result shares no memory with record.
 func DecodeRecord(record []byte) (Batch, error) {
-	b, err := readRecord(record)
+	b, err := readRecord(record, nil)
 	for i := range b.Ops {
 		o := &b.Ops[i]
 		o.Doc = bytes.Clone(o.Doc)
@@ -162,8 +162,9 @@ func DecodeRecord(record []byte) (Batch, error) {
 	return b, err
 }
 
-// readRecord is DecodeRecord without copies: documents and vectors share the memory of record.
-func readRecord(record []byte) (b Batch, err error) {
+// readRecord is DecodeRecord without copies: documents and vectors share the memory of record. The
+// ops are in room, if they fit there.
+func readRecord(record []byte, room []Op) (b Batch, err error) {
 	d := codec.NewDecoder(record)
 	switch v := d.U8(); {
 	case d.Err() != nil || v == RecordVersion:
@@ -179,6 +180,7 @@ func readRecord(record []byte) (b Batch, err error) {
 	b.First = d.U64()
 	n := int(d.U32())
 	next := b.First
+	b.Ops = room[:0]
 	for range n {
 		o := Op{Kind: d.U8(), Coll: d.U32()}
 		switch o.Kind {
@@ -215,5 +217,6 @@ func readRecord(record []byte) (b Batch, err error) {
 	if d.Err() == nil && d.Len() > 0 {
 		d.Fail(fmt.Errorf("%d bytes left over", d.Len()))
 	}
+	b.Ops = slices.Clip(b.Ops)
 	return b, d.Err()
 }
