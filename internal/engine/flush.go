@@ -503,7 +503,7 @@ func (f *flusher) commitDocuments(tx *meta.Tx, coll uint32, c *collHead, old boo
 
 // sorted returns the ids of a frozen head with their DocNums, in the order of the tree.
 func (c *collHead) sorted() []numbered {
-	ids := make([]numbered, 0, len(c.latest))
+	ids := make([]numbered, 0, c.latest.used)
 	for id, num := range c.IDs(len(c.entries)) {
 		if ids = append(ids, numbered{id, num}); len(ids)%yieldRows == 0 {
 			runtime.Gosched()

@@ -40,13 +40,14 @@ type collHead struct {
 	bare *table // rows without; nil until the first
 
 	mu      sync.RWMutex
-	latest  map[string]int32 // id → its newest entry
+	latest  latest
 	entries []entry
 }
 
 // An entry is a put or a delete of one id. Entries of the same id are chained
 // from the newest to the oldest.
 type entry struct {
+	id   string
 	num  uint64 // DocNum of the put; 0 is a delete
 	prev int32  // the entry before it of the same id, -1 if none
 }
@@ -54,7 +55,7 @@ type entry struct {
 func (h *head) coll(id uint32) *collHead {
 	c := h.colls[id]
 	if c == nil {
-		c = &collHead{latest: map[string]int32{}}
+		c = &collHead{}
 		h.colls[id] = c
 	}
 	return c
@@ -66,12 +67,8 @@ func (h *head) empty() bool { return len(h.colls) == 0 }
 func (c *collHead) record(id string, num uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	prev, ok := c.latest[id]
-	if !ok {
-		prev = -1
-	}
-	c.latest[id] = int32(len(c.entries))
-	c.entries = append(c.entries, entry{num: num, prev: prev})
+	prev := c.latest.put(id, c.entries)
+	c.entries = append(doubled(c.entries), entry{id: id, num: num, prev: prev})
 }
 
 // find returns the DocNum of id as of the first n entries; found is false if
@@ -79,12 +76,11 @@ func (c *collHead) record(id string, num uint64) {
 func (c *collHead) find(id string, n int) (num uint64, found bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	e, ok := c.latest[id]
-	for ok && e >= 0 {
+	e := c.latest.get(id, c.entries)
+	for ; e >= 0; e = c.entries[e].prev {
 		if int(e) < n {
 			return c.entries[e].num, true
 		}
-		e = c.entries[e].prev
 	}
 	return 0, false
 }
@@ -95,11 +91,12 @@ func (c *collHead) IDs(n int) iter.Seq2[string, uint64] {
 	return func(yield func(string, uint64) bool) {
 		c.mu.RLock()
 		defer c.mu.RUnlock()
-		for id, e := range c.latest {
+		for _, s := range c.latest.slots {
+			e := int32(s.next) - 1
 			for e >= 0 && int(e) >= n {
 				e = c.entries[e].prev
 			}
-			if e >= 0 && !yield(id, c.entries[e].num) {
+			if e >= 0 && !yield(c.entries[e].id, c.entries[e].num) {
 				return
 			}
 		}
