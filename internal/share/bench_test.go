@@ -42,3 +42,40 @@ func BenchmarkWriteOps(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkRecords sends the records of six documents, as a commit of many processes has.
+func BenchmarkRecords(b *testing.B) {
+	m := Records{First: 1}
+	for range 6 {
+		m.Records = append(m.Records, make([]byte, 1800))
+		m.Replaced = append(m.Replaced, []byte{0})
+	}
+	sent := frame(b, m)
+	b.Run("append", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := Append(nil, m); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("read", func(b *testing.B) {
+		b.ReportAllocs()
+		var in bytes.Reader
+		r := NewReader(&in, true)
+		for b.Loop() {
+			in.Reset(sent)
+			m, err := r.Next()
+			if err != nil {
+				b.Fatal(err)
+			}
+			n := 0
+			for _, r := range m.(Records).records() {
+				n += len(r.Data)
+			}
+			if n != 6*1800 {
+				b.Fatal(n)
+			}
+		}
+	})
+}

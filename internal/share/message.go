@@ -1,9 +1,11 @@
 package share
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/vecbolt/vecbolt/internal/codec"
@@ -236,6 +238,14 @@ func (m Records) encode(e *codec.Encoder) error {
 	if resolved && len(m.Replaced) != len(m.Records) {
 		return fmt.Errorf("%d records replace something, of %d", len(m.Replaced), len(m.Records))
 	}
+	size := 32
+	for i, r := range m.Records {
+		size += len(r) + 2*binary.MaxVarintLen32
+		if resolved {
+			size += len(m.Replaced[i])
+		}
+	}
+	e.B = slices.Grow(e.B, size)
 	e.U64(m.First)
 	encodeBool(e, resolved)
 	e.Uvarint(uint64(len(m.Records)))
@@ -270,10 +280,12 @@ func decodeRecords(d *codec.Decoder) Message {
 	n := d.Count(2) // a length, and a byte at least
 	d.Fail(checkRecords(m.First, n))
 	if d.Err() == nil {
-		m.Records = make([][]byte, 0, capacity(n, d.Len()))
-	}
-	if resolved {
-		m.Replaced = make([][]byte, 0, cap(m.Records))
+		n := capacity(n, d.Len())
+		both := make([][]byte, 2*n)
+		m.Records = both[:0:n]
+		if resolved {
+			m.Replaced = both[n:n]
+		}
 	}
 	for range n {
 		r, replaced := d.Bytes(), []byte(nil)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/vecbolt/vecbolt/internal/codec"
 	"github.com/vecbolt/vecbolt/internal/document"
@@ -28,6 +29,7 @@ func encodeOps(e *codec.Encoder, ops []engine.Op, decided bool) error {
 	if 4*components > largePayload {
 		return fmt.Errorf("%w: vectors of %d components", ErrTooLarge, components)
 	}
+	e.B = slices.Grow(e.B, 4*components+documents+64+16*len(ops)) // other parts are mostly small
 	e.U32(uint32(components))
 	for i := range ops {
 		e.F32s(ops[i].Vec)
