@@ -10,6 +10,8 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/vecbolt/vecbolt/internal/bitset"
@@ -209,8 +211,9 @@ type flusher struct {
 	db    *Engine
 	head  *head
 	v     *Version // ends with head
-	built map[*table]*OpenSegment
-	dead  map[uint64]*bitset.Cow // new state of the segments that lost rows
+	mu    sync.Mutex
+	built map[*table]*OpenSegment // guarded by mu while segments are written
+	dead  map[uint64]*bitset.Cow  // new state of the segments that lost rows
 }
 
 // discard removes the segments of a flush that failed before its commit.
@@ -228,22 +231,95 @@ func (db *Engine) unmap(s *OpenSegment) {
 	db.shut(s)
 }
 
+const (
+	// A segment with fewer bytes of vectors and documents is small: its syncs take longer than its
+	// content.
+	smallBytes = 1 << 20
+	// Small segments are written by smallWriters goroutines, because the disk takes many syncs at
+	// once in hardly more time than one. For fewer than manySmall segments it makes no difference.
+	smallWriters = 16
+	manySmall    = 8
+)
+
+// writeSegments writes a segment for each part of the frozen head.
 func (f *flusher) writeSegments() error {
+	var small, large []tenant
 	for _, v := range f.v.Views {
 		for _, p := range v.Parts {
-			if p.table == nil || p.Live() == 0 {
-				continue
+			switch {
+			case p.table == nil || p.Live() == 0:
+			case p.small():
+				small = append(small, tenant{v.Def, p})
+			default:
+				large = append(large, tenant{v.Def, p})
 			}
-			s, err := f.db.writeSegment(v.Def, p)
-			if err != nil {
-				return err
-			}
-			s.made = f.head.first // a head that was filled slowly is settled already
-			if settle := f.db.Opts.Settle; s.Codes != nil && settle > 0 && time.Since(s.made) >= settle {
-				f.db.makeNow(context.Background(), s.Codes) // searches found the rows by codes before
-			}
-			f.built[p.table] = s
 		}
+	}
+	if len(small) < manySmall {
+		large, small = append(large, small...), nil
+	}
+	for _, t := range large {
+		if err := f.writeSegment(t); err != nil {
+			return err
+		}
+	}
+	return f.writeTogether(small)
+}
+
+// small reports whether a part of the head makes a small segment.
+func (p *Part) small() bool {
+	size := 4 * p.N * p.Dim
+	for _, doc := range p.docs[:p.N] {
+		if size += len(doc); size >= smallBytes {
+			return false
+		}
+	}
+	return size < smallBytes
+}
+
+// A tenant is a part of a head with the definition of its collection.
+type tenant struct {
+	def  *Definition
+	part *Part
+}
+
+// writeTogether writes small segments, several at once, until one of them fails.
+func (f *flusher) writeTogether(small []tenant) error {
+	var group vfs.Group
+	var next atomic.Int64
+	for range min(smallWriters, len(small)) {
+		group.Go(SegDir, func() error {
+			for {
+				i := next.Add(1) - 1
+				if i >= int64(len(small)) {
+					return nil
+				}
+				if err := f.writeSegment(small[i]); err != nil {
+					next.Store(int64(len(small)))
+					return err
+				}
+			}
+		})
+	}
+	return group.Wait()
+}
+
+// writeSegment writes one part. Several goroutines may call it.
+func (f *flusher) writeSegment(t tenant) error {
+	s, err := f.db.writeSegment(t.def, t.part, func() uint64 {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return f.db.newSegmentID()
+	})
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	f.built[t.part.table] = s
+	f.mu.Unlock()
+	s.made = f.head.first // a head that was filled slowly is settled already
+	if settle := f.db.Opts.Settle; s.Codes != nil && settle > 0 && time.Since(s.made) >= settle {
+		f.db.makeNow(context.Background(), s.Codes) // searches found the rows by codes before
 	}
 	return nil
 }
@@ -305,10 +381,10 @@ func (db *Engine) createSegment(newID func() uint64, coll uint32, dim int, metri
 }
 
 // writeSegment writes the live rows of a head part, vectors and columns.
-func (db *Engine) writeSegment(def *Definition, p *Part) (*OpenSegment, error) {
+func (db *Engine) writeSegment(def *Definition, p *Part, newID func() uint64) (*OpenSegment, error) {
 	cols := columns.NewBuilder()
 	live := p.Alive()
-	return db.createSegment(db.newSegmentID, def.ID, p.Dim, def.Schema.Metric,
+	return db.createSegment(newID, def.ID, p.Dim, def.Schema.Metric,
 		func(w *segment.Writer) ([16]byte, error) {
 			return fillSegment(w, cols, p, live)
 		}, func(s *OpenSegment) {
