@@ -29,6 +29,7 @@ type background struct {
 	compact chan struct{}
 	settled chan struct{} // all segments have settled
 	derive  chan struct{}
+	tidy    chan struct{} // retired segments may have no readers left
 }
 
 func (b *background) start(db *Engine) {
@@ -41,7 +42,7 @@ func (b *background) start(db *Engine) {
 	}
 	b.flush, b.compact, b.derive = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1)
 	b.idle, b.code, b.settled = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1)
-	b.sketch = make(chan struct{}, 1)
+	b.sketch, b.tidy = make(chan struct{}, 1), make(chan struct{}, 1)
 	if db.Leads() {
 		b.lead(db)
 	}
@@ -65,15 +66,9 @@ func (b *background) lead(db *Engine) {
 			wake(b.sketch)
 			return err
 		})
-		var again *time.Timer // one, however often segments settle
-		b.serve(db, b.settled, "compaction of settled segments", func() error {
-			next, err := db.CompactSettled(given, db.Opts.Settle)
-			if again != nil {
-				again.Stop()
-			}
-			again = wakeAfter(next, b.settled)
-			return err
-		})
+		b.serve(db, b.settled, "compaction of settled segments", later(b.settled, func() (time.Duration, error) {
+			return db.CompactSettled(given, db.Opts.Settle)
+		}))
 		b.serve(db, b.code, "codes of the head", func() error { return db.codeHeads(given) })
 		b.serve(db, b.sketch, "sketches", func() error { return db.SketchSegments(given) })
 		b.serve(db, b.idle, "flush", func() error {
@@ -81,6 +76,9 @@ func (b *background) lead(db *Engine) {
 			wakeAfter(next, b.idle)
 			return err
 		})
+		b.serve(db, b.tidy, "removal of segments", later(b.tidy, func() (time.Duration, error) {
+			return db.Tidy(db.Opts.Settle)
+		}))
 		b.WakeCompact()
 	}
 	if db.Opts.SyncEvery > 0 {
@@ -100,6 +98,20 @@ func wakeAfter(next time.Duration, c chan<- struct{}) *time.Timer {
 		return nil
 	}
 	return time.AfterFunc(next, func() { wake(c) })
+}
+
+// later returns work that is repeated after the time that it returns, by one timer however often it
+// runs.
+func later(c chan<- struct{}, work func() (next time.Duration, err error)) func() error {
+	var again *time.Timer
+	return func() error {
+		next, err := work()
+		if again != nil {
+			again.Stop()
+		}
+		again = wakeAfter(next, c)
+		return err
+	}
 }
 
 // serve starts a goroutine that does work whenever it is woken.

@@ -649,7 +649,7 @@ func (g *Group) apply(ops []Op) {
 			continue
 		case OpDrop:
 			g.views[o.Coll] = nil
-			g.db.Active.coll(o.Coll)
+			g.db.Active.dropped(o.Coll, g.Base.Views[o.Coll])
 			continue
 		case OpPut:
 			g.db.Active.put(o.Coll, o)

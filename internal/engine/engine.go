@@ -45,11 +45,12 @@ type Engine struct {
 
 	// MetaMu is held during a commit to meta.bolt. It is taken before CommitMu. It guards
 	// the fields below.
-	MetaMu   sync.Mutex
-	Commits  uint64 // of meta.bolt, since it was opened
-	State    meta.State
-	Segments map[uint64]*OpenSegment
-	stored   map[uint32]*Definition // definitions as in meta.bolt
+	MetaMu    sync.Mutex
+	Commits   uint64    // of meta.bolt, since it was opened
+	committed time.Time // of the last of these
+	State     meta.State
+	Segments  map[uint64]*OpenSegment
+	stored    map[uint32]*Definition // definitions as in meta.bolt
 
 	// compactMu is held during a compaction. It is taken before all others.
 	compactMu sync.Mutex

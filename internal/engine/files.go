@@ -349,6 +349,7 @@ func (db *Engine) shut(s *OpenSegment) {
 		db.Opts.Logger.Warn("cannot close segment", "segment", s.Info.ID, "error", err)
 	}
 	db.dropBase(s)
+	wake(db.Background.tidy) // it may have been retired
 }
 
 // oldest returns the batch number of the oldest version in use.

@@ -83,10 +83,16 @@ func (db *Engine) noteWrite() {
 // A segment gets codes from Options.CodedBytes, 1 MiB of vectors. So a flush for idleness writes at
 // least that much, however rarely a batch arrives, and adds at most two merges of eight segments to
 // the rewriting of a row: from 1 MiB to a full head.
+//
+// A head that drops collections is flushed after the same time, whatever else is written, if that
+// frees more than it writes: only a flush takes their segments out of meta.bolt.
 func (db *Engine) FlushIdle(idle time.Duration) (next time.Duration, err error) {
 	db.CommitMu.Lock()
 	h := db.Active
-	wait := idle - time.Since(db.lastWrite)
+	wait, frees := idle-time.Since(db.lastWrite), h.frees(db.tip())
+	if frees {
+		wait = min(wait, idle-time.Since(h.drop))
+	}
 	switch {
 	case db.Frozen != nil && db.flushErr != nil: // of a flush for idleness, which no writer waits for
 		db.CommitMu.Unlock()
@@ -94,7 +100,7 @@ func (db *Engine) FlushIdle(idle time.Duration) (next time.Duration, err error) 
 	case wait > 0 && !h.first.IsZero():
 		db.CommitMu.Unlock()
 		return wait, nil
-	case h.vecs < max(1, db.Opts.CodedBytes):
+	case h.vecs < max(1, db.Opts.CodedBytes) && !frees:
 		h.watched = false
 		db.CommitMu.Unlock()
 		return 0, nil
@@ -733,6 +739,7 @@ func (db *Engine) commitMeta(v *Version, fn func(tx *meta.Tx) error) (err error)
 		return db.Fail(err)
 	}
 	db.Commits++
+	db.committed = time.Now()
 	// If the newest root of meta.bolt is damaged, the next Open uses the root before it.
 	// The files of that root must stay until this commit replaces it.
 	if log := db.Log.Load(); log != nil {
@@ -746,6 +753,9 @@ func (db *Engine) commitMeta(v *Version, fn func(tx *meta.Tx) error) (err error)
 			db.removeSegment(id)
 			db.State.Obsolete = slices.DeleteFunc(db.State.Obsolete, func(o uint64) bool { return o == id })
 		}
+	}
+	if len(db.State.Obsolete) > 0 {
+		wake(db.Background.tidy)
 	}
 	return nil
 }
@@ -817,6 +827,32 @@ func (db *Engine) Settle() error {
 	}
 	db.MetaMu.Lock()
 	defer db.MetaMu.Unlock()
+	return db.commitAgain()
+}
+
+// Tidy commits once more if that frees the files of segments that were replaced or dropped: the
+// older root of meta.bolt needs them until then. Without it they would stay until the next flush or
+// compaction, which may never come. It waits until the last commit has the given age, because
+// another one often follows. It returns the time until it should be called again, 0 if a commit or
+// the end of a reader calls it.
+func (db *Engine) Tidy(age time.Duration) (next time.Duration, err error) {
+	db.MetaMu.Lock()
+	defer db.MetaMu.Unlock()
+	if !slices.ContainsFunc(db.State.Obsolete, func(id uint64) bool { return !db.inUse(id) }) {
+		return 0, nil
+	}
+	if wait := age - time.Since(db.committed); wait > 0 {
+		return wait, nil
+	}
+	if err = db.commitAgain(); err != nil && db.Err() == nil {
+		next = max(1, age)
+	}
+	return next, err
+}
+
+// commitAgain commits without changes, but for the documents that only older versions needed.
+// MetaMu is held.
+func (db *Engine) commitAgain() error {
 	return db.commitMeta(nil, func(tx *meta.Tx) error {
 		oldest := db.oldest()
 		if _, err := tx.PurgeHistory(oldest); err != nil {

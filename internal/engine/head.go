@@ -28,6 +28,8 @@ type head struct {
 	logged int64
 	vecs   int64     // bytes of vectors
 	first  time.Time // of the first batch
+	freed  int64     // bytes of the segments of collections that it drops
+	drop   time.Time // of the last of these
 	// watched says that FlushIdle will be called again.
 	watched bool
 }
@@ -62,6 +64,45 @@ func (h *head) coll(id uint32) *collHead {
 }
 
 func (h *head) empty() bool { return len(h.colls) == 0 }
+
+// dropped notes that the collection of v was dropped.
+func (h *head) dropped(id uint32, v *View) {
+	h.coll(id) // so that the flush includes the drop
+	if v == nil {
+		return // created by the same group
+	}
+	for _, p := range v.Parts {
+		if p.Segment != nil {
+			h.freed += p.Segment.Info.Size
+			h.drop = time.Now()
+		}
+	}
+}
+
+const (
+	leastSegment = 8 << 10 // about the bytes of a segment beside its rows
+	rowBytes     = 12      // of a row beside its vector
+)
+
+// frees reports whether a flush frees more than it writes: the collections that the head drops have
+// larger segments than it makes. v is the newest version.
+func (h *head) frees(v *Version) bool {
+	if h.freed == 0 {
+		return false
+	}
+	written := int64(0)
+	for id, c := range h.colls {
+		if v.Views[id] == nil {
+			continue
+		}
+		for _, t := range []*table{c.vec, c.bare} {
+			if t != nil {
+				written += leastSegment + int64(len(t.nums)*(4*t.dim+rowBytes))
+			}
+		}
+	}
+	return h.freed >= written
+}
 
 // record notes that id is now num, or deleted if num is 0.
 func (c *collHead) record(id string, num uint64) {
