@@ -138,7 +138,7 @@ func (db *DB) delegate(ctx context.Context, kind uint8) (done bool, err error) {
 // written, except ErrUnknown: the disk failed during the write, or the leading process
 // ended before it answered and no other one knows its outcome.
 //
-// The context is honoured until the batch is queued for the log; from then on Apply waits
+// The context is honoured until the batch is written to the log; from then on Apply waits
 // for the outcome. Concurrent calls share one fsync.
 func (db *DB) Apply(ctx context.Context, b *Batch) error {
 	if _, err := db.apply(ctx, b); err != nil {

@@ -126,7 +126,9 @@ func (db *Engine) submit(ctx context.Context, r *request) error {
 			}
 		}
 		r.err = nil
-		db.enqueue(r)
+		if err := db.enqueue(ctx, r); err != nil {
+			return err
+		}
 		switch {
 		case r.err == nil || !errors.Is(r.err, errDeposed):
 			return r.err
@@ -161,8 +163,10 @@ func (db *Engine) askOutcome(ctx context.Context, r *request, seen uint64) (appl
 	return applied, err
 }
 
-// enqueue waits until a group with the request has been committed.
-func (db *Engine) enqueue(r *request) {
+// enqueue waits until a group with the request has been committed. It fails with the error of ctx
+// if that ends before the group is begun: a function that decides, here or in another process, may
+// keep others waiting for ever.
+func (db *Engine) enqueue(ctx context.Context, r *request) error {
 	r.turn = make(chan bool, 1)
 	q, o := &db.Queue, db.observer()
 	q.Mu.Lock()
@@ -170,9 +174,37 @@ func (db *Engine) enqueue(r *request) {
 	lead := !q.leading && !r.left(o)
 	q.leading = q.leading || lead
 	q.Mu.Unlock()
-	for (lead || <-r.turn) && !db.lead(r) {
+	for {
+		if !lead {
+			var err error
+			if lead, err = q.await(ctx, r); !lead {
+				return err
+			}
+		}
+		if db.lead(r) {
+			return nil
+		}
 		lead = false // the group was full before r
 	}
+}
+
+// await waits until a request leads the next group, or is done. If ctx ends first, it takes the
+// request out of the queue, unless its group has begun.
+func (q *commitQueue) await(ctx context.Context, r *request) (lead bool, err error) {
+	select {
+	case lead = <-r.turn:
+		return lead, nil
+	case <-ctx.Done():
+	}
+	q.Mu.Lock()
+	at := slices.Index(q.Waiting, r)
+	if at < 0 || len(r.turn) > 0 {
+		q.Mu.Unlock()
+		return <-r.turn, nil
+	}
+	q.Waiting = slices.Concat(q.Waiting[:at], q.Waiting[at+1:]) // a group shares the memory of the old one
+	q.Mu.Unlock()
+	return false, fmt.Errorf("%w: it waited for other writes, and has written nothing", ctx.Err())
 }
 
 // left leaves a request to the observer, if that commits requests. Nobody leads now.
