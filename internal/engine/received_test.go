@@ -364,8 +364,8 @@ func BenchmarkCatchUp(b *testing.B) {
 		}
 		r := &request{id: RequestID{[16]byte{1}, uint64(i + 1)},
 			ops: []Op{{Kind: OpPut, Collection: "rows", ID: id, Doc: doc, Vec: make([]float32, 384)}}}
-		if p.leader.enqueue(r); r.err != nil {
-			b.Fatal(r.err)
+		if err := errors.Join(p.leader.enqueue(b.Context(), r), r.err); err != nil {
+			b.Fatal(err)
 		}
 	}
 	b.ReportAllocs()
