@@ -161,7 +161,8 @@ func (q *Query) scanAll(k int, deviations float32, allowed bitset.Set, b *Buffer
 	if allowed != nil {
 		beam *= mostWalked
 	}
-	if err := q.start(k, Stage{EF: beam}, nil, b); err != nil {
+	// No front: all rows are wanted in order, though the walk expands few of them.
+	if err := q.startWith(k, Stage{EF: beam}, nil, 0, b); err != nil {
 		return err
 	}
 	b.ef = min(walkBefore, b.ef)

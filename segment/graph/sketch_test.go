@@ -160,6 +160,29 @@ func TestScanSetting(t *testing.T) {
 	}
 }
 
+// TestScanKeepsWalked: before a scan under a filter, the walk keeps mostWalked times the rows that
+// will be scored, if it meets as many.
+func TestScanKeepsWalked(t *testing.T) {
+	d, queries := make1("latent", quickDim, 8000, 20)
+	g := d.graph(t, fileformat.Cosine, Options{quiet: true, layout: plain})
+	some := bitset.New(d.rows())
+	for row := 0; row < d.rows(); row += 4 {
+		some.Set(row)
+	}
+	var buf Buffer
+	for _, k := range []int{1, 10, 100} {
+		for i, vec := range queries {
+			s := Setting{Within: alwaysBeyond, Beyond: Stage{Deviations: 2}}
+			if _, _, err := g.Query(vec).Find(k, s, some, &buf); err != nil {
+				t.Fatal(err)
+			}
+			if got, want := len(buf.sketch.found), mostWalked*rescored(k); got != want && (k < 100 || got <= inRegisters) {
+				t.Errorf("k %d, query %d: the walk left %d rows, want %d", k, i, got, want)
+			}
+		}
+	}
+}
+
 // TestScanHorizon: under a filter that moves the last row beyond the horizon of the calibration, a
 // query that is beyond it is left to a scan of the rows. One near rows that are excluded is not.
 func TestScanHorizon(t *testing.T) {
