@@ -106,7 +106,7 @@ func (p *pool) full(dist float32) bool { return !(dist < p.worst()) }
 
 // within returns the distance of the row of a rank; false if there are fewer rows.
 func (p *pool) within(rank int) (float32, bool) {
-	for rank > len(p.rows) && len(p.rest) > 0 {
+	for rank > len(p.rows) && rank <= len(p.rows)+len(p.rest) {
 		p.lengthen()
 	}
 	if rank > len(p.rows) {

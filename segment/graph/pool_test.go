@@ -68,6 +68,21 @@ func TestFront(t *testing.T) {
 	}
 }
 
+// A front does not become longer for a row of a rank that the pool does not have.
+func TestFrontStays(t *testing.T) {
+	var p pool
+	p.reset(1000, 64)
+	for id := range uint32(200) {
+		p.offer(float32(id*37%200), id)
+	}
+	if dist, ok := p.within(201); ok || p.limit != 64 {
+		t.Errorf("row 201 of 200 at %g %v, with a front of %d rows", dist, ok, p.limit)
+	}
+	if dist, ok := p.within(200); !ok || dist != 199 || p.limit != 256 {
+		t.Errorf("row 200 at %g %v, with a front of %d rows", dist, ok, p.limit)
+	}
+}
+
 // selectNearest brings the nearest rows before the others, also where many are as far.
 func TestSelectNearest(t *testing.T) {
 	const seed = 6
