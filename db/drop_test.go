@@ -4,8 +4,13 @@ import (
 	"fmt"
 	"path/filepath"
 	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
 // segmentFiles returns how many files there are below seg/.
@@ -126,5 +131,42 @@ func TestDropFreesFilesInBackground(t *testing.T) {
 	}
 	snapshot.Close()
 	gone(0)
+	check(t, vdb)
+}
+
+// A collection that is dropped while a flush writes its first segment leaves no files either.
+func TestDropDuringFlush(t *testing.T) {
+	var armed atomic.Bool
+	writing, written := make(chan struct{}), make(chan struct{})
+	dir := t.TempDir()
+	vdb := open(t, dir, &Options{Compaction: Manual, hook: func(op vfs.Op) error {
+		if op.Kind == vfs.OpSync && strings.HasSuffix(op.Name, ".vec") && armed.CompareAndSwap(true, false) {
+			close(writing)
+			<-written
+		}
+		return nil
+	}})
+	upsert(t, collection(t, vdb, "c", Schema{Dim: 2}), Document{ID: "a", Vector: []float32{1, 2}})
+	armed.Store(true)
+	var flushing sync.WaitGroup
+	flushing.Go(func() { flush(t, vdb) })
+	<-writing
+	err := vdb.Drop(t.Context(), "c")
+	close(written)
+	flushing.Wait()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if segmentFiles(dir) == 0 {
+		t.Fatal("the flush has written no segment")
+	}
+	for _, do := range []func(time.Duration) (time.Duration, error){vdb.engine.FlushIdle, vdb.engine.Tidy} {
+		if next, err := do(0); err != nil || next != 0 {
+			t.Errorf("again in %v, %v", next, err)
+		}
+	}
+	if n := segmentFiles(dir); n != 0 {
+		t.Errorf("%d files are left", n)
+	}
 	check(t, vdb)
 }

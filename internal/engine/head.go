@@ -67,15 +67,20 @@ func (h *head) empty() bool { return len(h.colls) == 0 }
 
 // dropped notes that the collection of v was dropped.
 func (h *head) dropped(id uint32, v *View) {
-	h.coll(id) // so that the flush includes the drop
+	c := h.coll(id) // so that the flush includes the drop
 	if v == nil {
 		return // created by the same group
 	}
 	for _, p := range v.Parts {
-		if p.Segment != nil {
+		switch {
+		case p.Segment != nil:
 			h.freed += p.Segment.Info.Size
-			h.drop = time.Now()
+		case p.table != c.vec && p.table != c.bare: // of the frozen head: it becomes a segment
+			h.freed += segmentBytes(p.N, p.Dim)
+		default:
+			continue
 		}
+		h.drop = time.Now()
 	}
 }
 
@@ -83,6 +88,9 @@ const (
 	leastSegment = 8 << 10 // about the bytes of a segment beside its rows
 	rowBytes     = 12      // of a row beside its vector
 )
+
+// segmentBytes returns about the bytes of a segment.
+func segmentBytes(rows, dim int) int64 { return leastSegment + int64(rows*(4*dim+rowBytes)) }
 
 // frees reports whether a flush frees more than it writes: the collections that the head drops have
 // larger segments than it makes. v is the newest version.
@@ -97,7 +105,7 @@ func (h *head) frees(v *Version) bool {
 		}
 		for _, t := range []*table{c.vec, c.bare} {
 			if t != nil {
-				written += leastSegment + int64(len(t.nums)*(4*t.dim+rowBytes))
+				written += segmentBytes(len(t.nums), t.dim)
 			}
 		}
 	}
