@@ -249,6 +249,9 @@ func (db *Engine) lead(r *request) (included bool) {
 	q.Mu.Unlock()
 
 	defer db.handOver(r, group) // also when a panic or Goexit ends this goroutine
+	if n == 0 {
+		return false // the contexts of all have ended
+	}
 	db.commitGroup(group)
 	return slices.Contains(group, r)
 }
