@@ -235,7 +235,7 @@ func (db *Engine) lead(r *request) (included bool) {
 	n, size := 0, 0
 	for n < len(q.Waiting) && (n == 0 || size+q.Waiting[n].size <= maxGroupBytes) {
 		alone := q.Waiting[n].decide != nil
-		if alone && n > 0 {
+		if alone && (n > 0 || q.Waiting[n] != r) { // it decides on its own goroutine
 			break
 		}
 		size += q.Waiting[n].size
@@ -250,7 +250,7 @@ func (db *Engine) lead(r *request) (included bool) {
 
 	defer db.handOver(r, group) // also when a panic or Goexit ends this goroutine
 	if n == 0 {
-		return false // the contexts of all have ended
+		return false // the contexts of those before have ended
 	}
 	db.commitGroup(group)
 	return slices.Contains(group, r)

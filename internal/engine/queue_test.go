@@ -23,3 +23,31 @@ func TestLeadNobody(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A function that decides runs on the goroutine of its caller, also if the writes before it, which
+// the observer was to commit, have left the queue.
+func TestOthersDecideNothing(t *testing.T) {
+	db, err := Open(t.TempDir(), Options{HeadSize: 1 << 20, Workers: 1, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	decided := false
+	r := &request{turn: make(chan bool, 1), decide: func(*Group) ([]Op, error) {
+		decided = true
+		return nil, nil
+	}}
+	for name, lead := range map[string]func(){
+		"the observer":    db.CommitSubmitted,
+		"another request": func() { db.lead(&request{turn: make(chan bool, 1)}) },
+	} {
+		decided, db.Queue.Waiting = false, []*request{r}
+		lead()
+		if decided || len(r.turn) != 1 || !<-r.turn {
+			t.Fatalf("%s did not give the lead to the function; decided: %v", name, decided)
+		}
+		if !db.lead(r) || !decided || db.Queue.leading {
+			t.Errorf("after %s, decided: %v, leading: %v", name, decided, db.Queue.leading)
+		}
+	}
+}
