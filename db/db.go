@@ -138,8 +138,9 @@ func (db *DB) delegate(ctx context.Context, kind uint8) (done bool, err error) {
 // written, except ErrUnknown: the disk failed during the write, or the leading process
 // ended before it answered and no other one knows its outcome.
 //
-// The context is honoured until the batch is written to the log; from then on Apply waits
-// for the outcome. Concurrent calls share one fsync.
+// The context is honoured while the batch waits for other writes. Once it is begun, Apply
+// waits for the outcome, also for a flush that makes room in memory. Concurrent calls
+// share one fsync.
 func (db *DB) Apply(ctx context.Context, b *Batch) error {
 	if _, err := db.apply(ctx, b); err != nil {
 		return fmt.Errorf("db: apply: %w", err)
