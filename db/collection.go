@@ -114,8 +114,8 @@ func (db *DB) Collections() ([]CollectionInfo, error) {
 }
 
 // Drop removes a collection with all its documents; ErrNotFound if it does not exist. The
-// background frees its segments seconds later, once no snapshot reads them; Compact
-// frees all of its space at once.
+// background frees its segments seconds later, once no snapshot reads them, unless
+// Options.Compaction is Manual; Compact frees all of its space at once.
 func (db *DB) Drop(ctx context.Context, name string) error {
 	if err := db.engine.DropCollection(ctx, name); err != nil {
 		return fmt.Errorf("db: drop: %w", err)

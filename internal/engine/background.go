@@ -34,15 +34,15 @@ type background struct {
 
 func (b *background) start(db *Engine) {
 	b.stopped, b.cancel = context.WithCancel(context.Background())
+	b.flush, b.compact, b.derive = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1)
+	b.idle, b.code, b.settled = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1)
+	b.sketch, b.tidy = make(chan struct{}, 1), make(chan struct{}, 1)
 	if db.Folder != nil && db.Opts.Follow > 0 {
 		b.group.Go(SegDir, func() error {
 			db.follow(b.stopped)
 			return nil
 		})
 	}
-	b.flush, b.compact, b.derive = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1)
-	b.idle, b.code, b.settled = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1)
-	b.sketch, b.tidy = make(chan struct{}, 1), make(chan struct{}, 1)
 	if db.Leads() {
 		b.lead(db)
 	}

@@ -337,7 +337,8 @@ func (b *builder) keep(trials []trial, column int, tried []level) ([]level, erro
 // between several. No kind of trials has all pairs of small groups, so the recall of kinds does not
 // choose this bound. It is the greatest one that leaves queries like the rows nearly as few
 // expansions as before. A level of one stage gets a scan of the sketches as the second. No level
-// promises more than before.
+// promises more than before, and none less: a scan keeps the rows of the walk before it, also where
+// trials say less, which count what a scan finds alone.
 func (b *builder) watchSpread(trials []trial, l *level, sketches []sketchScan) {
 	watched := *l
 	if l.within == 0 {
