@@ -66,9 +66,9 @@ func (s *Search) planGraph(p *Probe, i int, g *graph.Graph) {
 	}
 }
 
-// mostDead is the share of the rows up to which a search passes over dead ones. Of searches for ten
-// rows, it then repeats one in seven, as one under a filter: more than two of their first twelve
-// are dead.
+// mostDead is the share of dead rows up to which a search passes over them. At that share, one
+// search for ten rows in nine meets three dead ones among its first twelve, and is repeated as one
+// under a filter.
 const mostDead = 0.1
 
 // fewDead reports whether the rows of a part that a probe excludes are dead and few.

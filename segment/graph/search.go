@@ -194,11 +194,10 @@ func (q *Query) Find(k int, s Setting, allowed bitset.Set, buf *Buffer) (rows []
 	return buf.rows, buf.stats, err
 }
 
-// FindLive is Find for a set that leaves out few rows, and none because of what it holds: rows that
-// are deleted or replaced. It walks as if there were no filter, which allows more kinds of stages,
-// and passes over the dead rows that it finds. It returns ErrFar if more of them than a guard
-// tolerates are nearer than the k-th live row: what the setting finds of k rows then says too
-// little about the live ones.
+// FindLive is Find for the live rows of a graph that has few dead ones: deleted or replaced. It
+// walks as if there were no filter, so that every setting serves it, and leaves out the dead rows
+// that it meets. It returns ErrFar if more of these than a guard tolerates are nearer than the k-th
+// live row: what the setting finds of k rows then says too little about the live ones.
 func (q *Query) FindLive(k int, s Setting, live bitset.Set, buf *Buffer) (rows []uint32, stats Stats, err error) {
 	if k < 1 {
 		return nil, Stats{}, nil
