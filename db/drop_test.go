@@ -92,15 +92,7 @@ func TestDropFlushesLittle(t *testing.T) {
 	if err := vdb.Drop(t.Context(), "c"); err != nil { // nothing is left to write
 		t.Fatal(err)
 	}
-	for _, do := range []func(time.Duration) (time.Duration, error){vdb.engine.FlushIdle, vdb.engine.Tidy} {
-		if next, err := do(0); err != nil || next != 0 {
-			t.Errorf("again in %v, %v", next, err)
-		}
-	}
-	if n := segmentFiles(dir); n != 0 {
-		t.Errorf("%d files are left", n)
-	}
-	check(t, vdb)
+	allRemoved(t, vdb, dir)
 }
 
 // The background removes the files of a dropped collection while the database is not written to,
@@ -160,6 +152,12 @@ func TestDropDuringFlush(t *testing.T) {
 	if segmentFiles(dir) == 0 {
 		t.Fatal("the flush has written no segment")
 	}
+	allRemoved(t, vdb, dir)
+}
+
+// allRemoved does what the background does after a drop, and expects that no segment is left.
+func allRemoved(t *testing.T, vdb *DB, dir string) {
+	t.Helper()
 	for _, do := range []func(time.Duration) (time.Duration, error){vdb.engine.FlushIdle, vdb.engine.Tidy} {
 		if next, err := do(0); err != nil || next != 0 {
 			t.Errorf("again in %v, %v", next, err)

@@ -20,7 +20,7 @@ type pool struct {
 	slots []simd.Neighbour // rows and vacant slots
 	limit int              // of rows
 	next  int              // all rows before it are marked
-	rest  []simd.Neighbour // the rows behind a full front, maybe more than belong to the beam
+	rest  []simd.Neighbour // the rows behind a full front, also some that lie behind the beam
 	ef    int              // limit without a front; 0 if all rows are in order
 	all   []simd.Neighbour // memory of lengthen
 }
@@ -56,7 +56,7 @@ func (p *pool) lengthen() {
 	p.all = append(append(p.all[:0], p.rows...), p.rest[:n]...)
 	p.vacate(limit)
 	p.rows, p.rest = p.slots[:copy(p.slots[:limit], p.all)], slices.Delete(p.rest, 0, n)
-	if limit == p.ef { // the others are not of the beam
+	if limit == p.ef { // the rows that are left lie behind the beam
 		p.ef, p.rest = 0, p.rest[:0]
 	}
 	for p.next = next; p.next < len(p.rows) && p.rows[p.next].ID >= simd.Marked; {

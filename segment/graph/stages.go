@@ -363,8 +363,8 @@ func (b *builder) watchSpread(trials []trial, l *level, sketches []sketchScan) {
 	*l = watched
 }
 
-// affordable returns the greatest bound on the spread with a level of two stages if queries like
-// the rows may take hardly more expansions, 0 if there is none.
+// affordable returns the greatest bound on the spread of a level of two stages that raises the
+// expansions of queries like the rows by no more than a share, 0 if there is none: see watching.
 func (l *level) affordable(trials []trial) float32 {
 	type search struct{ spread, more float32 }
 	var ended []search // with the first stage
@@ -380,7 +380,7 @@ func (l *level) affordable(trials []trial) float32 {
 	}
 	slices.SortFunc(ended, func(x, y search) int { return cmp.Compare(x.spread, y.spread) })
 	bound, left := float32(0), float32(watching*l.usual*float32(rows))
-	for _, s := range ended { // the one with the bound stays, so that somewhat fewer go on than are paid for
+	for _, s := range ended { // a search whose spread is the bound itself does not go on
 		if left -= s.more; left < 0 {
 			break
 		}
