@@ -45,7 +45,7 @@ const (
 	// figures of its first stage, and that is the whole search under a filter.
 	atAnyDistance = math.MaxFloat32
 
-	watching = 0.05 // share by which watchSpread raises the expansions of queries like the rows, at most
+	watching = 0.02 // share by which watchSpread raises the expansions of queries like the rows, at most
 )
 
 // A spreadBuffer is memory of Query.spread.
