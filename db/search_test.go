@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/internal/score"
 	"github.com/vecbolt/vecbolt/segment"
 	"github.com/vecbolt/vecbolt/simd"
@@ -269,6 +270,82 @@ func TestSearchEdges(t *testing.T) {
 	res, err = c.Search(ctx, Query{Near: Vector{1, 0}, Offset: 5})
 	if err != nil || len(res.Hits) != 0 {
 		t.Fatalf("offset beyond the end: %+v %v", res, err)
+	}
+}
+
+// Batches that walk graphs for floors first give exact answers, as brute force does: with several
+// kinds of vectors, where rows tie with the floor, where few rows are dead and where many are, with
+// two graphs, and for queries with a filter or a threshold beside them.
+func TestBatchOverGraphs(t *testing.T) {
+	t.Parallel()
+	const dim, rows = 12, 500
+	for _, metric := range []Metric{Cosine, Dot, L2} {
+		for _, kind := range []string{"normal", "clustered", "duplicates", "zero", "scales"} {
+			t.Run(fmt.Sprint(metric, "/", kind), func(t *testing.T) {
+				ctx := t.Context()
+				do := func(err error) {
+					t.Helper()
+					if err != nil {
+						t.Fatal(err)
+					}
+				}
+				rng := rand.New(rand.NewPCG(3, uint64(metric)))
+				vdb := open(t, t.TempDir(), &Options{Sync: SyncNever, codedBytes: 1, graphSize: 1, walkAlways: true, Compaction: Manual,
+					Workers: 3, worthHelp: 1})
+				c := collection(t, vdb, "c", Schema{Dim: dim, Metric: metric})
+				docs := map[string]Document{}
+				vecs := vectorsOf(kind, rng, rows, dim)
+				add := func(from, to int) {
+					var added []Document
+					for i := from; i < to; i++ {
+						d := Document{ID: fmt.Sprint((i * 7919) % 10_007), Vector: vecs[i], Metadata: Metadata{"i": int64(i)}}
+						docs[d.ID] = d
+						added = append(added, d)
+					}
+					upsert(t, c, added...)
+				}
+				add(0, rows/3)
+				do(vdb.Compact(ctx))
+				add(rows/3, rows)
+				remove := func(from, to int) {
+					for i := from; i < to; i++ {
+						id := fmt.Sprint((i * 7919) % 10_007)
+						delete(docs, id)
+						must(c.Delete(ctx, id))
+					}
+				}
+				ask := func(when string) {
+					t.Helper()
+					for range 16 { // the first searches of a segment count as cold, and walk for no floor
+						must(c.Search(ctx, Query{Near: Vector(vecs[0]), K: 1, Accuracy: EF(10)}))
+					}
+					var batch []Query
+					for i, vec := range append(vectorsOf(kind, rng, 12, dim), vecs[0], vecs[rows/2], make([]float32, dim)) {
+						q := Query{Near: Vector(vec), K: []int{1, 10, 40}[i%3], Accuracy: Exact}
+						switch i % 5 {
+						case 3:
+							q.Where = filter.Lt("i", 300)
+						case 4:
+							q.Threshold = &bruteForce(docs, metric, Query{Near: Vector(vec), K: 30})[20].Score
+						}
+						batch = append(batch, q)
+					}
+					for i, r := range must(c.SearchBatch(ctx, batch)) {
+						t.Log(when, "query", i)
+						sameHits(t, bruteForce(docs, metric, batch[i]), r)
+					}
+				}
+				do(vdb.Flush(ctx))
+				must(vdb.engine.MakeDerived(ctx, engine.ByCompact, 0))
+				ask("two graphs")
+				do(vdb.Compact(ctx))
+				ask("one graph")
+				remove(0, rows/20)
+				ask("few rows are dead")
+				remove(rows/20, rows/2)
+				ask("many rows are dead")
+			})
+		}
 	}
 }
 

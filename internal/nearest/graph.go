@@ -245,17 +245,24 @@ func (s *Search) searchTogether(ctx context.Context, jobs []graphJob, workers in
 	slices.SortStableFunc(order, func(a, b int) int {
 		return s.View.Parts[jobs[b].part].N - s.View.Parts[jobs[a].part].N
 	})
+	return s.share(len(jobs), workers, func(i int) error {
+		return s.searchSome(ctx, jobs[order[i]:order[i]+1])
+	})
+}
+
+// share does n pieces of work on several goroutines, in the order of their numbers. Each is done
+// inside Engine.Guard.
+func (s *Search) share(n, workers int, do func(i int) error) error {
 	var next atomic.Int64
 	work := func() error {
 		return s.engine.Guard(func() error {
 			for {
 				i := int(next.Add(1)) - 1
-				if i >= len(jobs) {
+				if i >= n {
 					return nil
 				}
-				i = order[i]
-				if err := s.searchSome(ctx, jobs[i:i+1]); err != nil {
-					next.Store(int64(len(jobs))) // stop the other goroutines
+				if err := do(i); err != nil {
+					next.Store(int64(n)) // stop the other goroutines
 					return err
 				}
 			}
@@ -273,18 +280,28 @@ func (s *Search) searchTogether(ctx context.Context, jobs []graphJob, workers in
 // A graphScratch is the scratch memory of one goroutine that searches graphs, reused
 // through Searcher.graphs.
 type graphScratch struct {
-	query graph.Query
-	buf   graph.Buffer
+	query  graph.Query
+	buf    graph.Buffer
+	scored []topk.Candidate // see raiseFloor
+}
+
+func (s *Search) graphScratch() *graphScratch {
+	if w, ok := s.graphs.Get().(*graphScratch); ok {
+		return w
+	}
+	return &graphScratch{}
+}
+
+// dropScratch keeps w for others. It outlives the context of this search.
+func (s *Search) dropScratch(w *graphScratch) {
+	w.query.Heed(context.Background())
+	s.graphs.Put(w)
 }
 
 // searchSome does jobs one after the other. The caller is inside Engine.Guard.
 func (s *Search) searchSome(ctx context.Context, jobs []graphJob) error {
-	w, _ := s.graphs.Get().(*graphScratch)
-	if w == nil {
-		w = &graphScratch{}
-	}
-	defer s.graphs.Put(w)
-	defer w.query.Heed(context.Background()) // memory that is kept for others outlives the context
+	w := s.graphScratch()
+	defer s.dropScratch(w)
 	for i := range jobs {
 		err := ctx.Err()
 		if err == nil {

@@ -71,6 +71,7 @@ type Probe struct {
 	Sketched int        // of Ledger.Considered: rows whose sketches were scanned
 	fast     score.Fast // if a part is scanned
 	found    []topk.Candidate
+	floor    float64 // no row with a lower score is among the best: see raiseFloors
 }
 
 // Reset makes p a probe that asks for nothing, and reuses its memory.

@@ -180,9 +180,12 @@ func (s *Search) scan(ctx context.Context) (kept int, err error) {
 	units := s.units()
 	workers := max(1, min(s.Workers, len(units)))
 	batches := s.queryBatches()
+	if err := s.raiseFloors(ctx, batches); err != nil {
+		return 0, err
+	}
 	collectors := make([][]*topk.Collector, len(s.Probes)) // by query, by worker
 	for i, q := range s.Probes {
-		collectors[i] = topk.Group(workers, min(q.Need, max(1, q.Matched)), q.Least)
+		collectors[i] = topk.Group(workers, min(q.Need, max(1, q.Matched)), q.floor)
 		for _, c := range q.found {
 			collectors[i][0].Offer(c.Upper, c.Upper, c.Part, c.Row)
 		}
