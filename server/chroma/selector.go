@@ -1,0 +1,261 @@
+package chroma
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"iter"
+	"math"
+	"net/http"
+	"slices"
+
+	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/server/internal/rest"
+)
+
+// selector holds the fields that get, query and delete share.
+type selector struct {
+	IDs           []string        `json:"ids"`
+	Where         json.RawMessage `json:"where"`
+	WhereDocument json.RawMessage `json:"where_document"`
+	Include       *[]string       `json:"include"`
+	Limit         *int            `json:"limit"`
+	Offset        *int            `json:"offset"`
+}
+
+func (a *API) count(ctx context.Context, r *request) (any, error) {
+	c, _, err := a.collection(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return c.Count(ctx, nil)
+}
+
+// documents yields the documents that have one of the ids and meet the condition, in the order of
+// ids. If ids is nil, it yields all documents after the id after, in order of id.
+func documents(ctx context.Context, c *db.Collection, ids []string, cond *condition, after string,
+	want db.Select) iter.Seq2[*db.Document, error] {
+	const pageSize = 500
+	if !cond.plain() || ids != nil && cond.expr != nil {
+		want |= db.WithText | db.WithMetadata
+		want &^= db.IDsOnly
+	}
+	return func(yield func(*db.Document, error) bool) {
+		// pass yields the documents that match, and reports whether the caller wants more.
+		pass := func(docs []*db.Document, allMatch bool) bool {
+			for _, d := range docs {
+				if d == nil {
+					continue
+				}
+				matches, err := allMatch, error(nil)
+				if !matches {
+					matches, err = cond.match(d)
+				}
+				if err != nil {
+					yield(nil, err)
+					return false
+				}
+				if matches && !yield(d, nil) {
+					return false
+				}
+			}
+			return true
+		}
+		if ids != nil {
+			for part := range slices.Chunk(ids, pageSize) {
+				docs, err := c.GetMany(ctx, part, want)
+				if err != nil {
+					yield(nil, err)
+					return
+				}
+				if !pass(docs, cond.expr == nil) {
+					return
+				}
+			}
+			return
+		}
+		for q := (db.ListQuery{Where: cond.native(), After: after, Limit: pageSize, Select: want}); ; {
+			page, err := c.List(ctx, q)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if !pass(page.Documents, cond.plain()) || page.Next == "" {
+				return
+			}
+			q.After = page.Next
+		}
+	}
+}
+
+// question reads the body of a request that selects documents.
+func (a *API) question(ctx context.Context, r *request, into any, q *selector) (*db.Collection, *condition, error) {
+	c, _, err := a.collection(ctx, r)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := r.decode(into); err != nil {
+		return nil, nil, err
+	}
+	switch {
+	case len(q.IDs) > a.opts.Records:
+		return nil, nil, invalidf("%d ids: the limit is %d", len(q.IDs), a.opts.Records)
+	case q.Limit != nil && *q.Limit < 0, q.Offset != nil && *q.Offset < 0:
+		return nil, nil, invalidf("limit and offset must not be negative")
+	}
+	seen := map[string]bool{}
+	q.IDs = slices.DeleteFunc(q.IDs, func(id string) bool {
+		twice := seen[id]
+		seen[id] = true
+		return twice
+	})
+	cond, err := parseCondition(ctx, q.Where, q.WhereDocument)
+	return c, cond, err
+}
+
+// frozen returns a collection in a new snapshot, and a function that closes the snapshot: an answer
+// is made of many reads, and must not mix the states before and after a write.
+func (a *API) frozen(c *db.Collection) (*db.Collection, func(), error) {
+	info, err := c.Info()
+	if err != nil {
+		return nil, nil, err
+	}
+	snap, err := a.db.Snapshot()
+	if err != nil {
+		return nil, nil, err
+	}
+	end := func() { _ = snap.Close() } // fails only for a closed database
+	if c, err = inSnapshot(snap, info); err != nil {
+		end()
+		return nil, nil, err
+	}
+	return c, end, nil
+}
+
+// inSnapshot returns a collection in a snapshot. It goes by the id: the collection may have been
+// renamed since info was read, and another one may have its name.
+func inSnapshot(snap *db.Snapshot, info db.CollectionInfo) (*db.Collection, error) {
+	id := stateOf(info.Name, info.Metadata).id
+	c, err := snap.Collection(info.Name)
+	if err == nil {
+		var then db.CollectionInfo
+		if then, err = c.Info(); err == nil && stateOf(then.Name, then.Metadata).id == id {
+			return c, nil
+		}
+	}
+	if err != nil && !errors.Is(err, db.ErrNotFound) {
+		return nil, err
+	}
+	all, err := snap.Collections()
+	if err != nil {
+		return nil, err
+	}
+	for _, then := range all {
+		if stateOf(then.Name, then.Metadata).id == id {
+			return snap.Collection(then.Name)
+		}
+	}
+	return nil, rest.Errorf(http.StatusNotFound, "the collection was deleted")
+}
+
+func (a *API) delete(ctx context.Context, r *request) (any, error) {
+	var in selector
+	c, cond, err := a.question(ctx, r, &in, &in)
+	if err != nil {
+		return nil, err
+	}
+	if in.IDs == nil && cond.expr == nil {
+		return nil, invalidf("say what to delete: ids, where or where_document")
+	}
+	if in.Limit == nil {
+		var n int
+		switch {
+		case in.IDs != nil && cond.expr == nil:
+			n, err = c.Delete(ctx, in.IDs...)
+		case in.IDs != nil:
+			n, err = c.DeleteIf(ctx, in.IDs, 0, cond.match)
+		case cond.plain():
+			n, err = c.DeleteWhere(ctx, cond.expr)
+		default:
+			n, err = c.DeleteFunc(ctx, cond.native(), cond.match)
+		}
+		return map[string]int{"deleted": n}, err
+	}
+	if *in.Limit == 0 { // which DeleteIf takes for no limit
+		return map[string]int{"deleted": 0}, nil
+	}
+	ids := in.IDs
+	if ids == nil { // the first that match, which may change until they are deleted
+		for d, err := range documents(ctx, c, nil, cond, "", db.IDsOnly) {
+			if err != nil {
+				return nil, err
+			}
+			if len(ids) == *in.Limit {
+				break
+			}
+			ids = append(ids, d.ID)
+		}
+	}
+	n, err := c.DeleteIf(ctx, ids, *in.Limit, func(d *db.Document) (bool, error) {
+		if cond.expr == nil {
+			return true, nil
+		}
+		return cond.match(d)
+	})
+	return map[string]int{"deleted": n}, err
+}
+
+func (a *API) get(ctx context.Context, r *request) (any, error) {
+	var in selector
+	c, cond, err := a.question(ctx, r, &in, &in)
+	if err != nil {
+		return nil, err
+	}
+	c, end, err := a.frozen(c)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	parts, err := include(in.Include, false)
+	if err != nil {
+		return nil, err
+	}
+	out := struct {
+		*columns
+		Include []string `json:"include"`
+	}{newColumns(parts), parts.names}
+	limit, skip, left := math.MaxInt, 0, a.allowance(ctx)
+	if in.Limit != nil {
+		limit = *in.Limit
+	}
+	if in.Offset != nil {
+		skip = *in.Offset
+	}
+	after := ""
+	if skip > 0 && in.IDs == nil && cond.plain() { // the database skips faster
+		page, err := c.List(ctx, db.ListQuery{Where: cond.expr, Offset: skip - 1, Limit: 1, Select: db.IDsOnly})
+		if err != nil {
+			return nil, err
+		}
+		if page.Next == "" {
+			return out, nil
+		}
+		skip, after = 0, page.Next
+	}
+	for d, err := range documents(ctx, c, in.IDs, cond, after, parts.selection()) {
+		if err != nil {
+			return nil, err
+		}
+		if skip > 0 {
+			skip--
+			continue
+		}
+		if len(out.IDs) == limit {
+			break
+		}
+		if err := out.add(d, parts, left); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
