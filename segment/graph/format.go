@@ -84,12 +84,12 @@ type header struct {
 	overflow    uint32
 	levels      [len(calibrated)]uint32
 	margins     [len(calibrated)]float32
-	horizons    [len(calibrated)]float32 // squared distances of the last row beyond which nothing is promised, or 0
-	small       bool                     // plain to save space: without Options.Small it would be quick
-	codesCRC    uint32                   // of shared codes: codes.Codes.Checksum
-	unshared    bool                     // to save space, but the codes are in this file
-	minLength   float32                  // length of a query below which nothing is promised, or 0
-	work        [len(workWidths)]walked  // of walks for rows; zeros: not measured
+	horizons    [len(calibrated)]float32  // squared distances of the last row beyond which nothing is promised, or 0
+	small       bool                      // plain to save space: without Options.Small it would be quick
+	codesCRC    uint32                    // of shared codes: codes.Codes.Checksum
+	unshared    bool                      // to save space, but the codes are in this file
+	minLength   float32                   // length of a query below which nothing is promised, or 0
+	work        [len(workWidths)]walkWork // of walks for rows; zeros: not measured
 	tableCRC    uint32
 }
 
@@ -227,7 +227,7 @@ func decodeHeader(b []byte) (header, geometry, error) {
 		lengthAt = int64(len(magic) + d.Offset())
 		h.minLength = math.Float32frombits(d.U32())
 		for i := range h.work {
-			h.work[i] = walked{math.Float32frombits(d.U32()), math.Float32frombits(d.U32())}
+			h.work[i] = walkWork{math.Float32frombits(d.U32()), math.Float32frombits(d.U32())}
 		}
 	}
 	m, ok := fileformat.MetricOf(metric)

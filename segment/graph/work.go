@@ -13,18 +13,18 @@ import (
 // workWidths are the beam widths of the walks that tell the work of others.
 var workWidths = [...]int{10, 50, 250, 1250}
 
-// A walked says how many rows walks meet, and with how many expansions, on average.
-type walked struct{ expanded, met float32 }
+// A walkWork is how many rows a walk of some beam width meets on average, in how many expansions.
+type walkWork struct{ expanded, met float32 }
 
 // follows reports whether w can be of wider walks than these in a graph of this many rows. After
 // the first that was not measured, none is.
-func (w walked) follows(narrower []walked, rows int) bool {
-	if w == (walked{}) {
+func (w walkWork) follows(narrower []walkWork, rows int) bool {
+	if w == (walkWork{}) {
 		return true
 	}
-	last := walked{}
+	last := walkWork{}
 	if n := len(narrower); n > 0 {
-		if last = narrower[n-1]; last == (walked{}) {
+		if last = narrower[n-1]; last == (walkWork{}) {
 			return false
 		}
 	}
@@ -36,7 +36,7 @@ func (w walked) follows(narrower []walked, rows int) bool {
 const mostMet = 0.8
 
 // draws returns how many rows must be drawn at random, in parts of all, to meet w.met rows.
-func (w walked) draws(rows float64) float64 { return -math.Log1p(-float64(w.met) / rows) }
+func (w walkWork) draws(rows float64) float64 { return -math.Log1p(-float64(w.met) / rows) }
 
 // usualWidth is the one of workWidths whose walks tell the price of an expansion.
 const usualWidth = 2
@@ -78,7 +78,7 @@ func (b *builder) measureWork(trials []trial) error {
 	}
 	n := len(walks)
 	for j := range workWidths {
-		w := walked{float32(expanded[j]) / float32(n), float32(estimated[j]-n*b.met()) / float32(n)}
+		w := walkWork{float32(expanded[j]) / float32(n), float32(estimated[j]-n*b.met()) / float32(n)}
 		if w.met > mostMet*float32(b.Len()) || !w.follows(b.head.work[:j], b.Len()) {
 			break
 		}
@@ -115,12 +115,12 @@ func (g *Graph) Cost(s Setting, k, allowed int, filtered bool) float64 {
 	return least + float64(max(0, passing)*math.Pow(share, exponent))
 }
 
-// draws returns walked.draws of walks with this number of expansions. It grows as a power of the
+// draws returns walkWork.draws of walks with this number of expansions. It grows as a power of the
 // number, whose exponent is that of the measured walks around.
 func (g *Graph) draws(expanded float64) float64 {
 	rows := float64(g.Len())
 	last := 0
-	for last < len(g.head.work) && g.head.work[last] != (walked{}) {
+	for last < len(g.head.work) && g.head.work[last] != (walkWork{}) {
 		last++
 	}
 	if last < 2 { // as among made rows

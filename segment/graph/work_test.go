@@ -53,7 +53,7 @@ func TestMeasureWork(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := g.head.work
-		if measured := want[0] != (walked{}); measured != (layout == plain) {
+		if measured := want[0] != (walkWork{}); measured != (layout == plain) {
 			t.Errorf("layout %d: %v measured", layout, want)
 		}
 		yields := 0
@@ -119,23 +119,23 @@ func TestCostOfScan(t *testing.T) {
 func TestWalked(t *testing.T) {
 	nan := float32(math.NaN())
 	for _, c := range []struct {
-		narrower []walked
-		w        walked
+		narrower []walkWork
+		w        walkWork
 		ok       bool
 	}{
-		{nil, walked{}, true},
-		{nil, walked{10, 90}, true},
-		{nil, walked{10, 100}, false}, // all rows
-		{nil, walked{101, 90}, false},
-		{nil, walked{0, 90}, false},
-		{nil, walked{10, nan}, false},
-		{nil, walked{nan, 90}, false},
-		{nil, walked{-1, -1}, false},
-		{[]walked{{10, 50}}, walked{20, 60}, true},
-		{[]walked{{10, 50}}, walked{20, 50}, false},
-		{[]walked{{10, 50}}, walked{10, 60}, false},
-		{[]walked{{10, 50}}, walked{}, true},
-		{[]walked{{}}, walked{20, 60}, false},
+		{nil, walkWork{}, true},
+		{nil, walkWork{10, 90}, true},
+		{nil, walkWork{10, 100}, false}, // all rows
+		{nil, walkWork{101, 90}, false},
+		{nil, walkWork{0, 90}, false},
+		{nil, walkWork{10, nan}, false},
+		{nil, walkWork{nan, 90}, false},
+		{nil, walkWork{-1, -1}, false},
+		{[]walkWork{{10, 50}}, walkWork{20, 60}, true},
+		{[]walkWork{{10, 50}}, walkWork{20, 50}, false},
+		{[]walkWork{{10, 50}}, walkWork{10, 60}, false},
+		{[]walkWork{{10, 50}}, walkWork{}, true},
+		{[]walkWork{{}}, walkWork{20, 60}, false},
 	} {
 		if got := c.w.follows(c.narrower, 100); got != c.ok {
 			t.Errorf("%v behind %v: %v", c.w, c.narrower, got)
@@ -150,7 +150,7 @@ func TestWalked(t *testing.T) {
 	}
 	g := &Graph{}
 	g.head.ident.Rows, g.head.ident.Dim = 100, 4
-	copy(g.head.work[:], []walked{{10, 20}, {50, 60}})
+	copy(g.head.work[:], []walkWork{{10, 20}, {50, 60}})
 	last := 0.0
 	for _, ef := range []int{1, 5, 10, 30, 50, 100} {
 		work := g.Work(Setting{EF: ef}, 100)
