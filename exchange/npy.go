@@ -33,7 +33,7 @@ type npyReader struct {
 	count int64
 	row   int64
 	dim   int64
-	width int64 // bytes of an element
+	width int64 // bytes of a component
 	start int64 // of the data
 	buf   []byte
 }

@@ -225,11 +225,11 @@ func notFinite(v []float32) int {
 }
 
 // vecsReader reads .fvecs, .bvecs and .ivecs. Each row is its dimension, a little-endian int32,
-// followed by its elements: float32, uint8 or int32 (http://corpus-texmex.irisa.fr).
+// followed by its components: float32, uint8 or int32 (http://corpus-texmex.irisa.fr).
 type vecsReader struct {
 	r     *bufio.Reader
 	read  int64
-	width int // bytes of an element
+	width int // bytes of a component
 	total int64
 	buf   []byte
 }
@@ -249,7 +249,7 @@ func openVecs(width int) func(*bufio.Reader, *input) (rowReader, error) {
 func (v *vecsReader) rows() int64   { return v.total }
 func (v *vecsReader) offset() int64 { return v.read }
 
-// raw returns the element bytes of the next row, io.EOF after the last.
+// raw returns the component bytes of the next row, io.EOF after the last.
 func (v *vecsReader) raw() ([]byte, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(v.r, head[:]); err != nil {

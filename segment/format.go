@@ -22,7 +22,7 @@ const (
 
 // Limits of a segment. Their product keeps every offset within 50 bits.
 const (
-	MaxDim  = 65536      // elements of a vector
+	MaxDim  = 65536      // components of a vector
 	MaxRows = 2147483647 // rows of a segment
 )
 
@@ -31,7 +31,7 @@ const (
 type Info struct {
 	ID         uint64  // names the file
 	Collection uint32  // id of the collection that the rows belong to
-	Dim        int     // elements per vector, 0 to MaxDim
+	Dim        int     // components per vector, 0 to MaxDim
 	Rows       int     // 1 to MaxRows
 	Size       int64   // of the file in bytes
 	CRC        uint32  // of the header, and through it of everything

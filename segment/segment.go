@@ -145,7 +145,7 @@ func (s *Segment) Info() Info { return s.head.info }
 // Len returns the number of rows.
 func (s *Segment) Len() int { return s.lay.rows }
 
-// Dim returns the elements per vector.
+// Dim returns the components per vector.
 func (s *Segment) Dim() int { return s.lay.dim }
 
 // DocNums returns the document number of each row, ascending. Mapped memory.

@@ -124,7 +124,7 @@ func readError(err error) error {
 // maxProblems bounds what VerifyRows reports.
 const maxProblems = 100
 
-// VerifyRows checks what the writer derived from the vectors: all elements are finite, inverse
+// VerifyRows checks what the writer derived from the vectors: all components are finite, inverse
 // norms are right within one unit in the last place, and MaxNorm follows from them. It reads the
 // vectors without the mapping, and does not compare checksums. It returns joined *CorruptErrors, at
 // most a hundred.

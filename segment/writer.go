@@ -19,7 +19,7 @@ import (
 const bufferSize = 4 * blockSize
 
 // InvNorm returns 1/‖vec‖ as segments store it: computed in float64 from the canonical simd.Dot64,
-// then rounded. It is 0 for a zero or empty vector and +Inf where float32 ends. The elements must
+// then rounded. It is 0 for a zero or empty vector and +Inf where float32 ends. The components must
 // be finite.
 func InvNorm(vec []float32) float32 {
 	if len(vec) == 0 {
@@ -101,14 +101,14 @@ func Create(fsys *vfs.FS, db [16]byte, id uint64, collection uint32, dim int) (*
 func (w *Writer) Len() int { return len(w.docs) }
 
 // Append adds a row. doc must be above the previous row's, and vec must have the segment's
-// dimension and finite elements.
+// dimension and finite components.
 func (w *Writer) Append(doc uint64, vec []float32) error {
 	if w.err != nil {
 		return w.err
 	}
 	var square float64
 	if len(vec) > 0 {
-		square = simd.Dot64(vec, vec) // cannot overflow from finite elements
+		square = simd.Dot64(vec, vec) // cannot overflow from finite components
 	}
 	if !(square <= math.MaxFloat64) {
 		return w.fail(fmt.Errorf("%w: vector of document %d is not finite", fileformat.ErrFormat, doc))

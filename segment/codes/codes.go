@@ -73,7 +73,7 @@ func Parse(b []byte, ident Ident) (*Codes, error) {
 // Len returns the number of rows.
 func (c *Codes) Len() int { return c.head.ident.Rows }
 
-// Dim returns the elements per vector.
+// Dim returns the components per vector.
 func (c *Codes) Dim() int { return c.head.ident.Dim }
 
 // HasNibbles reports whether there are nibbles, which a scan reads before the codes.

@@ -129,7 +129,7 @@ func checkQuery(t fataler, c *Codes, q *Query, m fileformat.Metric, d *data, vec
 	}
 }
 
-// kinds are distributions of elements, most of them hostile.
+// kinds are distributions of components, most of them hostile.
 var kinds = map[string]func(r *rand.Rand) float64{
 	"normal":   func(r *rand.Rand) float64 { return r.NormFloat64() },
 	"positive": func(r *rand.Rand) float64 { return r.Float64() },

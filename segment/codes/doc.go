@@ -1,8 +1,8 @@
-// Package codes keeps the vectors of a segment as one byte per element, with error bounds. From the
-// codes of a row and a query it computes an interval that certainly holds the row's true score. It
-// scans many rows at the speed of memory for those that may reach a given score. Where it pays, the
-// file also holds nibbles, half a byte per element, so that a scan reads an eighth of the bytes of
-// the vectors.
+// Package codes keeps the vectors of a segment as one byte per component, with error bounds. From
+// the codes of a row and a query it computes an interval that certainly holds the row's true score.
+// It scans many rows at the speed of memory for those that may reach a given score. Where it pays,
+// the file also holds nibbles, half a byte per component, so that a scan reads an eighth of the
+// bytes of the vectors.
 //
 // [Write] makes the file of a segment, [WriteSmall] one without nibbles, [Parse] opens it,
 // [Codes.Query] prepares a query, [Query.Candidates] scans rows, [Query.Among] checks single rows

@@ -13,7 +13,7 @@ const (
 	version    = 2
 	headerSize = blocks.HeaderSize
 	sectionEnd = 64 // sections are padded to a multiple of it, and codes by as much again
-	wordSize   = 4  // of an element of the mean, a scale, a level, a residual and a square
+	wordSize   = 4  // of a component of the mean, a scale, a level, a residual and a square
 	center     = 128
 	largest    = 127 // absolute value of a code less center
 	odd        = 15  // of a nibble h, the value is 2*h - odd
@@ -21,7 +21,7 @@ const (
 
 // Limits of a file. Their product keeps every offset within 50 bits.
 const (
-	MaxDim  = 65536      // elements of a vector
+	MaxDim  = 65536      // components of a vector
 	MaxRows = 2147483647 // rows of a segment
 )
 

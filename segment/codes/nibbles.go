@@ -25,7 +25,7 @@ type coarse struct {
 
 // scanPays reports whether it takes less time to look at kept of n rows again, after their nibbles,
 // than to scan the codes of all. A row that is looked at alone takes about as long as two rows and
-// 400 elements of a scan.
+// 400 components of a scan.
 func scanPays(kept, n, dim int) bool { return kept*(4*dim+800) < n*dim }
 
 // restChunks is the number of chunks that are scanned by codes after nibbles did not pay for one.

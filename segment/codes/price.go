@@ -5,7 +5,7 @@ import "math"
 // Prices are expected times. The unit is the time in which a scan of codes reads one byte.
 // docs/decisions/0006-a-flat-graph-over-codes.md has the measurements.
 const (
-	// VectorPrice is the price of an element of a vector that is scored: memory delivers it late.
+	// VectorPrice is the price of a component of a vector that is scored: memory delivers it late.
 	VectorPrice = 12
 	// offerPrice is the price of a candidate of a scan: its bounds, its place among the best, and a
 	// sort.

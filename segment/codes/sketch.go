@@ -11,7 +11,7 @@ import (
 	"github.com/vecbolt/vecbolt/simd"
 )
 
-// Sketches are codes of one bit per element, in memory: the signs of a row less the mean, rotated
+// Sketches are codes of one bit per component, in memory: the signs of a row less the mean, rotated
 // at random. A scan that may miss a few rows reads them in place of nibbles, at a third of the
 // bytes. With y for the row less the mean, p for the query less the mean, and sgn for the signs of
 // the rotated y,
@@ -32,7 +32,7 @@ const SketchRecall = 0.998
 
 const (
 	sketchErrors = 3
-	sketchDim    = 128 // fewer elements: nibbles take less time
+	sketchDim    = 128 // fewer components: nibbles take less time
 	sketchSeed   = 0x5ec7b017
 	pauseBlocks  = 4  // blocks between two pauses: made in a fraction of a millisecond
 	likelyBlocks = 32 // blocks per call of simd.Below: a chunk of rows
@@ -61,9 +61,9 @@ func rotationOf(dim int) *simd.Rotation {
 	return r.(*simd.Rotation)
 }
 
-// Sketch makes the sketches of all rows, unless they are there or have too few elements. From then
-// on queries may use them: see Query.Estimate. It calls pause every fraction of a millisecond, and
-// returns its error, or one that means damaged bytes.
+// Sketch makes the sketches of all rows, unless they are there or have too few components. From
+// then on queries may use them: see Query.Estimate. It calls pause every fraction of a millisecond,
+// and returns its error, or one that means damaged bytes.
 func (c *Codes) Sketch(pause func() error) error {
 	dim := c.Dim()
 	if dim < sketchDim || simd.PaddedDim(dim) > simd.MaxSign || c.sketches.Load() != nil {

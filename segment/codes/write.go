@@ -24,8 +24,9 @@ const sampled = 8192
 // readBytes is about how many bytes of vectors are asked for at once.
 const readBytes = 1 << 18
 
-// Rows whose largest element, after subtracting the mean, is outside these limits are not coded, so
-// that no product can over- or underflow. Only a direction below tiny is coded, as the mean itself.
+// Rows whose largest component, after subtracting the mean, is outside these limits are not coded,
+// so that no product can over- or underflow. Only a direction below tiny is coded, as the mean
+// itself.
 const (
 	tiny = 0x1p-54
 	huge = 0x1p62
@@ -166,8 +167,8 @@ func (e *encoder) inverse(x []float32) float64 {
 	return 0
 }
 
-// sample returns the mean of some of the rows, or of their directions. Elements that are not finite
-// count as zero.
+// sample returns the mean of some of the rows, or of their directions. Components that are not
+// finite count as zero.
 func (e *encoder) sample(rows Source) ([]float32, error) {
 	n, dim := e.ident.Rows, e.ident.Dim
 	sum := make([]float64, dim)
@@ -298,7 +299,7 @@ func (e *encoder) nibble(codes []byte, y, c []float32) {
 		scale = 0 // the mean itself
 	case e.squares[row] > 0:
 		s, square, resid := fit(y, c)
-		// If every element is off by a step, the residual of the row is sqrt(dim) steps.
+		// If every component is off by a step, the residual of the row is sqrt(dim) steps.
 		if k := slope(resid, s); s > 0 && k < float32(3*math.Sqrt(float64(len(y)))) {
 			scale = s
 			e.head.coarseSlope = max(e.head.coarseSlope, k)

@@ -1,7 +1,7 @@
 // Package graph keeps a proximity graph over the vectors of one segment. A beam search follows its
 // links to the nearest rows of a query and computes a few thousand distances instead of one per
 // row. Queries for which that finds too little go on with a scan of the sketches of all rows, one
-// bit per element. The answer is approximate; its recall was measured when the graph was built.
+// bit per component. The answer is approximate; its recall was measured when the graph was built.
 //
 // [Write] makes the file of a segment, [Parse] opens it, [Graph.Query] prepares a query,
 // [Graph.Setting] returns how far to search for a recall, and [Query.Search] searches.

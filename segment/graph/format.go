@@ -38,7 +38,7 @@ const (
 // The layouts.
 const (
 	plain = 1 // nodes are the ids of the neighbours
-	quick = 2 // and their codes of one bit per element
+	quick = 2 // and their codes of one bit per component
 
 	// The codes of the records and their mean are in the code file of the segment.
 	shared      = 3 // with plain nodes

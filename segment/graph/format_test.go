@@ -192,7 +192,7 @@ func dump(t *testing.T, b []byte) string {
 		}
 		start := d.Offset()
 		signs := make([]string, n)
-		for e := range (dim + 15) / 16 * 4 { // elements 4*e to 4*e+3
+		for e := range (dim + 15) / 16 * 4 { // components 4*e to 4*e+3
 			for i, b := range d.Raw(16) {
 				for half, nibble := range []byte{b & 15, b >> 4} {
 					for bit := range 4 {

@@ -153,7 +153,7 @@ func (g *Graph) rough() bool { return g.Quick() && !g.sifts }
 // Len returns the number of rows.
 func (g *Graph) Len() int { return g.head.ident.Rows }
 
-// Dim returns the elements per vector.
+// Dim returns the components per vector.
 func (g *Graph) Dim() int { return g.head.ident.Dim }
 
 // Quick reports whether the nodes have the quick layout, which holds codes of the neighbours.

@@ -12,9 +12,9 @@ import (
 )
 
 // The quick layout follows SymphonyQG (Gou et al., SIGMOD 2025). A node holds, beside the ids of
-// its neighbours, their codes of one bit per element: the signs of their differences from the node.
-// So the distances of all neighbours are estimated at once, without reading their records. With c
-// for the node, d = o - c for the difference of a neighbour o, and sgn for the signs of d,
+// its neighbours, their codes of one bit per component: the signs of their differences from the
+// node. So the distances of all neighbours are estimated at once, without reading their records.
+// With c for the node, d = o - c for the difference of a neighbour o, and sgn for the signs of d,
 //
 //	|q - o|^2  =  |q - c|^2 + |d|^2 - 2 (q - c).d
 //	(q - c).d  ~  (q - c).sgn * |d|^2 / d.sgn

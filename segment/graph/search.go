@@ -313,9 +313,9 @@ func (g *Graph) kept(k int) int {
 	return max(rescored(k), g.rank(k), min(mostRescored*rescored(k), inRegisters))
 }
 
-// Codes round every element of both points by up to half of a step. The difference of two distances
-// from a query then has about this standard deviation, in steps: the projections of the errors of
-// two rows, and of the error of the query on the way from one to the other.
+// Codes round every component of both points by up to half of a step. The difference of two
+// distances from a query then has about this standard deviation, in steps: the projections of the
+// errors of two rows, and of the error of the query on the way from one to the other.
 const (
 	roundingDeviation = 0.58
 	roundings         = 3 // standard deviations by which a row may be nearer than by its codes

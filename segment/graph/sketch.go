@@ -10,7 +10,7 @@ import (
 	"github.com/vecbolt/vecbolt/simd"
 )
 
-// A sketch of a row is one bit per element and two factors, as a quick node holds of a neighbour,
+// A sketch of a row is one bit per component and two factors, as a quick node holds of a neighbour,
 // here of the difference from the mean of all rows. Blocks of 32 sketches, in the order of the
 // rows, let a search estimate its distance from every row, in a half to a fifth of the time of a
 // scan of the codes. It then reads the records of the rows that may be among the best.
@@ -39,9 +39,9 @@ var sketchDeviations = [...]float32{1, 1.5, 2, 2.5, 3, 4}
 // Prices of a scan of sketches, in the unit of codes.RowPrice.
 const (
 	sketchPrice  = 17    // of a row,
-	signPrice    = 0.115 // and of each of its elements
+	signPrice    = 0.115 // and of each of its components
 	passPrice    = 450   // of a row whose record is read,
-	passingPrice = 1.5   // and of each of its elements
+	passingPrice = 1.5   // and of each of its components
 )
 
 // SketchPrice returns the price of a scan of the sketches of this many rows, in the unit of

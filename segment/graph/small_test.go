@@ -59,13 +59,13 @@ func TestSmall(t *testing.T) {
 				small.Outdated(false), sharing.Outdated(false))
 		}
 		// The plain layout saves two factors for each of 32 neighbours, and 32 bits of each
-		// element, padded.
+		// component, padded.
 		saved := int64(300 * (256 + (c.dim+15)/16*64))
 		if got := fast.geo.size - small.geo.size; c.quick && (got < saved || got > saved+saved/1000+sectionEnd) ||
 			!c.quick && got != 0 {
 			t.Errorf("%s: %d bytes less, want %d", c.name, got, saved)
 		}
-		// The shared layout saves a byte for each element, the padding, and the mean.
+		// The shared layout saves a byte for each component, the padding, and the mean.
 		saved = 300*(recordSize(c.dim)-simd.RecordTail) + align(int64(4*c.dim))
 		if got := small.geo.size - sharing.geo.size; got < saved-sectionEnd || got > saved+saved/1000+sectionEnd {
 			t.Errorf("%s: %d bytes less, want %d", c.name, got, saved)
@@ -108,7 +108,7 @@ func TestSharedWalk(t *testing.T) {
 			}
 			g := d.graph(t, m, Options{layout: layout, quiet: true})
 			if (name == "huge" || name == "tiny") && m != fileformat.Cosine && g.head.layout == layout-2 {
-				continue // codes leave out such elements
+				continue // codes leave out such components
 			}
 			if g.head.layout != layout {
 				t.Fatalf("%s, %d dimensions: layout %d", name, dim, g.head.layout)
@@ -250,7 +250,7 @@ func parsed(t *testing.T, file []byte, id codes.Ident) *codes.Codes {
 	return c
 }
 
-// TestOddElements: rows with elements that are not finite, which a file of others may have, are
+// TestOddElements: rows with components that are not finite, which a file of others may have, are
 // calibrated like any others.
 func TestOddElements(t *testing.T) {
 	for _, odd := range []float32{float32(math.Inf(1)), float32(math.NaN())} {

@@ -12,11 +12,11 @@ import (
 // A space maps rows and queries to points, so that the best rows are the nearest points by
 // Euclidean distance.
 //
-// For Cosine, vectors are divided by their length. For Dot, a row gets one extra element, which
+// For Cosine, vectors are divided by their length. For Dot, a row gets one extra component, which
 // brings all rows to the same length, maxNorm (Bachrach et al., "Speeding up the Xbox recommender
 // system using a Euclidean transformation for inner-product spaces", RecSys 2014). The extra
-// element of a query is zero, and the length of a query does not matter. For Cosine the extra
-// element is 1 for a zero vector, so that it is as far from every query as an orthogonal one, and
+// component of a query is zero, and the length of a query does not matter. For Cosine the extra
+// component is 1 for a zero vector, so that it is as far from every query as an orthogonal one, and
 // zero for all other rows. Then the mean of the rows is subtracted, and the result divided by unit,
 // a power of two.
 type space struct {
@@ -34,11 +34,11 @@ func newSpace(h *header, mean []float32) space {
 	return s
 }
 
-// far is the largest element of a point. Elements of rows are about 2 at most.
+// far is the largest component of a point. Components of rows are about 2 at most.
 const far = 1 << 20
 
-// point sets dst to the point of x without the extra element, and returns the extra element. NaN
-// and infinite elements count as zero.
+// point sets dst to the point of x without the extra component, and returns the extra component.
+// NaN and infinite components count as zero.
 func (s *space) point(dst, x []float32, query bool) (extra float32) {
 	if !simd.Finite(x) {
 		x = slices.Clone(x)
@@ -102,8 +102,8 @@ func (s *space) toLink(mean []float32, length float64) *space {
 	return t
 }
 
-// linkPoint sets dst to the point of a row in a space of toLink, without the extra element, and
-// returns the extra element, which stands for the length: 0 for the longest row, and less for
+// linkPoint sets dst to the point of a row in a space of toLink, without the extra component, and
+// returns the extra component, which stands for the length: 0 for the longest row, and less for
 // shorter ones.
 func (s *space) linkPoint(dst, x []float32) (extra float32) {
 	s.point(dst, x, true)

@@ -18,8 +18,8 @@ const (
 	midwayEvery = 5 // of midpoints one in five: the few that find little were in none of 13
 )
 
-// manyZeros is the share of elements that are zero from which rows have queries along an axis: an
-// element may be a word then. Elements of dense embeddings mean nothing by themselves, and with
+// manyZeros is the share of components that are zero from which rows have queries along an axis: a
+// component may be a word then. Components of dense embeddings mean nothing by themselves, and with
 // inner products searches for such queries go four times as far as those for others.
 const manyZeros = 0.25
 
@@ -29,7 +29,7 @@ type synthesizer struct {
 	rows codes.Source
 	rng  *rand.Rand
 
-	largest    int  // the element in which rows are largest, by a sample
+	largest    int  // the component in which rows are largest, by a sample
 	directions bool // rows are divided by their length
 
 	sample []place // of random rows
@@ -502,11 +502,11 @@ type change int
 const (
 	away   change = iota // from another row
 	noise                // in all directions alike, even those that the rows hardly use
-	erased               // elements are zero
+	erased               // components are zero
 )
 
 // moved returns a changed row: moved by about times its distance from another row, or with that
-// share of its elements erased, but not the element kept, or the next one that is not zero.
+// share of its components erased, but not the component kept, or the next one that is not zero.
 func (s *synthesizer) moved(how change, times float64, kept int) ([]float32, error) {
 	x, err := s.pick()
 	if err != nil {

@@ -9,13 +9,13 @@ import (
 	"github.com/vecbolt/vecbolt/simd"
 )
 
-// TestMidDirections has rows with nearly all of their length in some of their elements. Queries
+// TestMidDirections has rows with nearly all of their length in some of their components. Queries
 // without the directions that have most of it lie along the others, and are as far from the mean as
 // rows are. Where no direction is stronger than others, there are no such queries.
 func TestMidDirections(t *testing.T) {
 	const dim, rows = 32, 600
 	for _, c := range []struct {
-		strong      int // elements
+		strong      int // components
 		least, most int // directions left out
 	}{{1, 1, 1}, {3, 2, 4}, {dim, dim / 2, dim / 2}} {
 		r := rand.New(rand.NewPCG(7, uint64(c.strong)))

@@ -14,7 +14,7 @@ const (
 	meansOfFew                  // means of three to six rows
 	meansOfMany                 // means of ten rows
 	perturbed                   // rows with noise half as long as the distance of two rows
-	sparse                      // rows with most elements erased
+	sparse                      // rows with most components erased
 	midpoints                   // means of two rows in crowded places
 	lonelyMidpoints             // the same in places with few rows
 	mixedMidpoints              // of one of each
@@ -76,7 +76,7 @@ type trial struct {
 	query *Query
 	vec   []float32
 	norm  float64
-	point []float32      // including the extra element
+	point []float32      // including the extra component
 	most  int            // rows of truth
 	bound float32        // squared distance of the farthest of these at most
 	truth []neighbour    // the best other rows; while rows are offered, up to twice as many

@@ -133,7 +133,7 @@ type rowChunk struct {
 	lo     int // the first row
 	x      []float32
 	norms  []float64
-	points []float32       // including the extra elements
+	points []float32       // including the extra components
 	blocks []simd.RowBlock // of points
 }
 
@@ -224,9 +224,9 @@ func (g *Graph) score(t *trial, x []float32, norm float64) float64 {
 
 // blur returns the rounding error of the distance between two points of at most this length.
 func (b *builder) blur(longest float64) float64 {
-	blur := 2 * longest * 0x1p-24 // for each element of both points
+	blur := 2 * longest * 0x1p-24 // for each component of both points
 	if b.head.ident.Metric == fileformat.Dot {
-		blur += 2e-6 * b.head.maxNorm / b.head.unit // for the extra elements: see space.point
+		blur += 2e-6 * b.head.maxNorm / b.head.unit // for the extra components: see space.point
 	}
 	return blur
 }

@@ -218,7 +218,7 @@ func (b *builder) makeRecords(rows codes.Source, opts *Options) (err error) {
 }
 
 // hasCodes reports whether the records have the codes of the rows that c has. They do, if the mean
-// is the same, unless elements are so small, so large or so different that c does not code a row.
+// is the same, unless components are so small, so large or so different that c does not code a row.
 func (b *builder) hasCodes(c *codes.Codes) (bool, error) {
 	dim := b.Dim()
 	var other atomic.Bool
@@ -314,7 +314,7 @@ func survey(ctx context.Context, h *header, rows codes.Source) (
 		return nil, 0, 0, err
 	}
 	h.maxNorm = longest
-	largest = max(largest, longest) // of the extra elements
+	largest = max(largest, longest) // of the extra components
 	h.unit = 1
 	if largest > 0 {
 		_, exp := math.Frexp(largest)
@@ -330,7 +330,7 @@ func survey(ctx context.Context, h *header, rows codes.Source) (
 }
 
 // code makes the records of the rows. point sets dst to the point of a row and returns the extra
-// element.
+// component.
 func (b *builder) code(rows codes.Source, point func(dst, x []float32) float32) ([]byte, error) {
 	stride := int(b.geo.stride)
 	records := make([]byte, b.Len()*stride)
