@@ -93,7 +93,7 @@ type Engine struct {
 	names  atomic.Pointer[vfs.FS] // the file names of its newest version
 }
 
-// openEngine opens the database in a directory. settings.MustExist allows it to create one. After a
+// Open opens the database in a directory, and creates one unless Options.MustExist is set. After a
 // crash it recovers every acknowledged write.
 func Open(dir string, opts Options) (*Engine, error) {
 	db := newEngine(dir, opts)

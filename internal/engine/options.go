@@ -7,7 +7,7 @@ import (
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
-// settings are the Options of an engine, validated and with every default filled in.
+// Options are the settings of an engine, validated and with every default filled in.
 type Options struct {
 	ReadOnly   bool
 	MustExist  bool

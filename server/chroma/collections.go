@@ -196,7 +196,7 @@ func completeSchema(stored json.RawMessage, space string) map[string]any {
 	return schema
 }
 
-// answer describes a collection of a space.
+// answerCollection describes a collection of a space.
 func (s space) answerCollection(info db.CollectionInfo) *collectionAnswer {
 	state := stateOf(info.Name, info.Metadata)
 	name, _ := s.name(info.Name)
