@@ -265,6 +265,55 @@ func TestTextWithoutIndex(t *testing.T) {
 	expect(t, got.Ranking, "vector")
 }
 
+// heard is an embedder that notes the texts it is given.
+type heard struct {
+	embed.Embedder
+	texts *[]string
+}
+
+func (h heard) Embed(ctx context.Context, text string) ([]float32, error) {
+	*h.texts = append(*h.texts, text)
+	return h.Embedder.Embed(ctx, text)
+}
+
+// The vector of a query is that of the words it wants: without excluded words, signs and quotation
+// marks.
+func TestSyntaxIsNotEmbedded(t *testing.T) {
+	vdb := database(t)
+	lineage := db.Lineage{Provider: "hash", Model: "trigram-v1", Normalized: true}
+	if _, err := vdb.CreateCollection(t.Context(), "bare", db.Schema{Dim: 64, Lineage: lineage}, nil); err != nil {
+		t.Fatal(err)
+	}
+	inner, err := embed.Trigram(64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var texts []string
+	s := connect(t, NewServer(vdb, &Options{Embedders: []embed.Embedder{heard{inner, &texts}}}))
+	for _, tt := range []struct{ tool, collection, query, failure, ranking, embedded string }{
+		{"search", "bare", `\"red apples\"`, "", "vector", "red apples"},
+		{"search", "bare", "apples -5 degrees", "", "vector", "apples 5 degrees"},
+		{"search", "bare", "apples -pears", `invalid: the query has "-pears", but collection "bare" has no text index: ` +
+			"only with one are words required (+) or excluded (-)", "", ""},
+		{"hybrid_search", "notes", "+segment synced -log", "", "both", "segment synced"},
+		{"hybrid_search", "notes", "-log", "", "words", ""},
+	} {
+		texts = nil
+		got, failure := call[hits](t, s, tt.tool, `{"collection":"`+tt.collection+`","text":"`+tt.query+`"}`)
+		expect(t, failure, tt.failure)
+		expect(t, got.Ranking, tt.ranking)
+		expect(t, strings.Join(texts, "|"), tt.embedded)
+	}
+}
+
+// A text of white space alone gets no vector, as in the other interfaces.
+func TestBlankTextIsNotEmbedded(t *testing.T) {
+	s := connect(t, NewServer(database(t), &Options{AllowWrite: true}))
+	w, failure := call[written](t, s, "upsert_documents", `{"collection":"notes","documents":[{"id":"blank","text":" \n"}]}`)
+	expect(t, failure, "")
+	expect(t, w, written{IDs: []string{"blank"}})
+}
+
 // configured is an embedder that Options name.
 type configured struct{ embed.Embedder }
 

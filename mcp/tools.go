@@ -18,6 +18,7 @@ import (
 	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/internal/docjson"
 	"github.com/vecbolt/vecbolt/rag/embed"
+	"github.com/vecbolt/vecbolt/rag/vectorize"
 )
 
 // Limits of arguments and answers.
@@ -374,7 +375,10 @@ func (s *service) search(ctx context.Context, in searchArgs) (*hits, error) {
 		q.Text, ranking = in.Text, "words"
 	default:
 		vec, err := s.embed(ctx, info, in.Text)
-		if err != nil {
+		switch {
+		case errors.Is(err, db.ErrInvalid):
+			return nil, err
+		case err != nil:
 			return nil, fmt.Errorf("the collection has no full-text index, and %w", err)
 		}
 		q.Near = db.Vector(vec)
@@ -382,13 +386,18 @@ func (s *service) search(ctx context.Context, in searchArgs) (*hits, error) {
 	return s.answer(ctx, c, q, ranking, in.MaxText)
 }
 
-// embed returns the vector of a question, made by the embedder of a collection.
+// embed returns the vector of a text query, made by the embedder of a collection. A query that only
+// excludes words has none.
 func (s *service) embed(ctx context.Context, info db.CollectionInfo, text string) ([]float32, error) {
 	e := s.embedder(ctx, info)
 	if e == nil {
 		return nil, unavailable(info)
 	}
-	vec, err := embed.Queries(e).Embed(ctx, text)
+	question, err := vectorize.Question(info, text)
+	if err != nil || question == "" {
+		return nil, err
+	}
+	vec, err := embed.Queries(e).Embed(ctx, question)
 	if err != nil {
 		return nil, s.model(err)
 	}
@@ -466,8 +475,12 @@ func (s *service) hybrid(ctx context.Context, in hybridArgs) (*hits, error) {
 			return nil, err
 		}
 	}
-	q := db.Query{Near: db.Vector(vec), Text: in.Text, Where: in.Where.Expr, K: cmp.Or(int(in.K), defaultK)}
-	return s.answer(ctx, c, q, "both", in.MaxText)
+	q := db.Query{Text: in.Text, Where: in.Where.Expr, K: cmp.Or(int(in.K), defaultK)}
+	ranking := "words"
+	if vec != nil {
+		q.Near, ranking = db.Vector(vec), "both"
+	}
+	return s.answer(ctx, c, q, ranking, in.MaxText)
 }
 
 type getArgs struct {
@@ -588,7 +601,7 @@ func (s *service) upsert(ctx context.Context, in upsertArgs) (*written, error) {
 		if docs[i], _, err = exchange.ParseDocument(raw); err != nil {
 			return nil, fmt.Errorf("document %d: %w", i, err)
 		}
-		if docs[i].Vector == nil && docs[i].Text != "" {
+		if docs[i].Vector == nil && strings.TrimSpace(docs[i].Text) != "" {
 			bare, texts = append(bare, i), append(texts, docs[i].Text)
 		}
 	}

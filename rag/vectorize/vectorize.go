@@ -359,9 +359,7 @@ func (c *Collection) fits(ctx context.Context, docs []*db.Document, pin bool) er
 // is searched by vectors, and by words as well if it has a text index. It leaves other queries, and
 // queries of collections that are not pinned, as they are.
 //
-// The vector is of the words that the query wants: excluded words restrict the answer alone. Only a
-// text index can require or exclude words. Without one, a + or - before a letter or a quotation
-// mark gives an error that matches db.ErrInvalid; other signs, as in "-5 degrees", mean nothing.
+// The vector is of the Question of the text.
 func (c *Collection) Ask(ctx context.Context, q db.Query) (db.Query, error) {
 	if q.Near != nil || strings.TrimSpace(q.Text) == "" {
 		return q, nil
@@ -374,22 +372,34 @@ func (c *Collection) Ask(ctx context.Context, q db.Query) (db.Query, error) {
 	if err != nil {
 		return q, err
 	}
-	question := q.Text
-	if info.Schema.Text == nil {
-		if word := signed(q.Text); word != "" {
-			return q, fmt.Errorf("%w: the query has %.40q, but collection %q has no %w: "+
-				"only with one are words required (+) or excluded (-)", db.ErrInvalid, word, info.Name, db.ErrTextIndex)
-		}
-		q.Text = ""
-	} else if question = wanted(q.Text); question == "" {
-		return q, nil
+	question, err := Question(info, q.Text)
+	if err != nil || question == "" {
+		return q, err
 	}
-	vec, err := embed.Queries(e).Embed(ctx, cmp.Or(text.Plain(question), question))
+	if info.Schema.Text == nil {
+		q.Text = ""
+	}
+	vec, err := embed.Queries(e).Embed(ctx, question)
 	if err != nil {
 		return q, fmt.Errorf("vectorize: embed the question: %w", err)
 	}
 	q.Near = db.Vector(vec)
 	return q, nil
+}
+
+// Question returns the part of a text query that is embedded for a collection: the words that it
+// wants, without signs and quotation marks. Excluded words restrict the answer alone; a query that
+// has no others has no question. Only a text index can require or exclude words. Without one, a +
+// or - before a letter or a quotation mark gives an error that matches db.ErrInvalid; other signs,
+// as in "-5 degrees", mean nothing.
+func Question(info db.CollectionInfo, query string) (string, error) {
+	if info.Schema.Text != nil {
+		query = wanted(query)
+	} else if word := signed(query); word != "" {
+		return "", fmt.Errorf("%w: the query has %.40q, but collection %q has no %w: "+
+			"only with one are words required (+) or excluded (-)", db.ErrInvalid, word, info.Name, db.ErrTextIndex)
+	}
+	return cmp.Or(text.Plain(query), query), nil
 }
 
 // clauses returns the words and phrases of a query, in any language.
