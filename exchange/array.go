@@ -30,6 +30,14 @@ func startsArray(r *bufio.Reader) bool {
 
 const byteOrderMark = "\xef\xbb\xbf"
 
+// inUTF16 reports whether a text begins with a byte order mark of UTF-16. Windows writes the output
+// of commands so.
+func inUTF16(head []byte) bool {
+	return bytes.HasPrefix(head, []byte("\xff\xfe")) || bytes.HasPrefix(head, []byte("\xfe\xff"))
+}
+
+var errUTF16 = errors.New("the text is in UTF-16, and has to be in UTF-8")
+
 // An arrayReader divides an array of objects into its elements, without parsing them.
 type arrayReader struct {
 	r      *bufio.Reader

@@ -72,8 +72,11 @@ type csvReader struct {
 // reader reads the header.
 func (s *csvSource) reader(f io.Reader) (*csvReader, error) {
 	in := bufio.NewReader(f)
-	if head, _ := in.Peek(len(byteOrderMark)); string(head) == byteOrderMark {
+	switch head, _ := in.Peek(len(byteOrderMark)); {
+	case string(head) == byteOrderMark:
 		_, _ = in.Discard(len(byteOrderMark))
+	case inUTF16(head):
+		return nil, errUTF16
 	}
 	r := &csvReader{name: s.in.path, csv: csv.NewReader(in)}
 	head, _ := in.Peek(in.Size())

@@ -275,7 +275,10 @@ func (r *blockReader) next() block {
 func (r *blockReader) take(lines []byte) block {
 	b := block{lines: lines, first: r.line + 1, end: r.offset + int64(len(lines))}
 	if r.offset == 0 {
-		b.lines = bytes.TrimPrefix(lines, []byte("\xef\xbb\xbf")) // Windows editors write it
+		if inUTF16(lines) {
+			return block{err: &FormatError{Name: r.name, Line: 1, Err: errUTF16}}
+		}
+		b.lines = bytes.TrimPrefix(lines, []byte(byteOrderMark)) // Windows editors write it
 	}
 	r.offset = b.end
 	r.line += int64(bytes.Count(lines, []byte{'\n'}))

@@ -7,6 +7,8 @@ import (
 	"io"
 	"math"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -177,4 +179,28 @@ func readMetadata(s string) (m db.Metadata, err error) {
 		return err
 	})
 	return m, err
+}
+
+// Windows writes the output of commands in UTF-16.
+func TestUTF16IsNamed(t *testing.T) {
+	for name, text := range map[string]string{
+		"little.jsonl": "\xff\xfe{\x00}\x00\r\x00\n\x00", "big.jsonl": "\xfe\xff\x00{\x00}\x00\n",
+		"array.json": "\xff\xfe[\x00]\x00", "rows.csv": "\xff\xfei\x00d\x00\n\x001\x00",
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), name)
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			src, err := Open(path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, err = range src.Documents(t.Context()) {
+			}
+			if want := path + ": line 1, byte 0: the text is in UTF-16, and has to be in UTF-8"; err == nil || err.Error() != want {
+				t.Errorf("%v, want %s", err, want)
+			}
+		})
+	}
 }
