@@ -306,6 +306,28 @@ func TestSyntaxIsNotEmbedded(t *testing.T) {
 	}
 }
 
+// Arguments that are null are absent: some models name every argument.
+func TestNullArguments(t *testing.T) {
+	s := connect(t, NewServer(database(t), &Options{AllowWrite: true}))
+	got, failure := call[hits](t, s, "search",
+		`{"collection":"plain","id":null,"vector":[1,0],"text":null,"where":null,"k":1,"max_text":null}`)
+	expect(t, failure, "")
+	expect(t, got.ids(), []string{"a"})
+	listed, failure := call[page](t, s, "list_documents", `{"collection":"plain","where":{"n":{"$gte":2}},"after":null,"limit":null}`)
+	expect(t, failure, "")
+	expect(t, listed.Total, 2)
+	_, failure = call[page](t, s, "list_documents", `{"collection":null}`)
+	if !strings.Contains(failure, `missing properties: ["collection"]`) {
+		t.Error(failure)
+	}
+	// Within a document null is a value.
+	_, failure = call[written](t, s, "upsert_documents", `{"collection":"plain","documents":[{"id":"z","metadata":{"none":null}}]}`)
+	expect(t, failure, "")
+	listed, failure = call[page](t, s, "list_documents", `{"collection":"plain","where":{"none":null}}`)
+	expect(t, failure, "")
+	expect(t, len(listed.Documents), 1)
+}
+
 // A text of white space alone gets no vector, as in the other interfaces.
 func TestBlankTextIsNotEmbedded(t *testing.T) {
 	s := connect(t, NewServer(database(t), &Options{AllowWrite: true}))

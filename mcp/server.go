@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"runtime/debug"
 	"slices"
 
@@ -63,6 +64,7 @@ func NewServer(vdb *db.DB, opts *Options) *sdk.Server {
 		Logger:       s.opts.Logger,
 		Capabilities: &sdk.ServerCapabilities{},
 	})
+	server.AddReceivingMiddleware(dropNulls)
 	if s.vdb != nil {
 		s.addCollections(server)
 	}
@@ -70,6 +72,28 @@ func NewServer(vdb *db.DB, opts *Options) *sdk.Server {
 		s.addBases(server)
 	}
 	return server
+}
+
+// dropNulls takes the arguments that are null out of the calls of tools: some models name every
+// argument, and give null to those they leave out. The schemas would refuse it.
+func dropNulls(next sdk.MethodHandler) sdk.MethodHandler {
+	return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
+		call, ok := req.(*sdk.CallToolRequest)
+		var given map[string]json.RawMessage
+		if !ok || jsontext.Bad(call.Params.Arguments) >= 0 || json.Unmarshal(call.Params.Arguments, &given) != nil {
+			return next(ctx, method, req) // it refuses them
+		}
+		before := len(given)
+		maps.DeleteFunc(given, func(_ string, value json.RawMessage) bool { return string(value) == "null" })
+		if len(given) < before {
+			arguments, err := json.Marshal(given)
+			if err != nil {
+				return nil, fmt.Errorf("mcp: arguments: %w", err)
+			}
+			call.Params.Arguments = arguments
+		}
+		return next(ctx, method, req)
+	}
 }
 
 // instructions tell a model where to begin.
