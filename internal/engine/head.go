@@ -135,17 +135,20 @@ func (c *collHead) find(id string, n int) (num uint64, found bool) {
 }
 
 // IDs yields every id that the first n entries mention, with its DocNum as of
-// then. It holds the lock, so nothing is recorded during the loop.
+// then, the newest first. It holds no lock: entries never change, and a commit
+// would wait for a reader that visits many.
 func (c *collHead) IDs(n int) iter.Seq2[string, uint64] {
 	return func(yield func(string, uint64) bool) {
 		c.mu.RLock()
-		defer c.mu.RUnlock()
-		for _, s := range c.latest.slots {
-			e := int32(s.next) - 1
-			for e >= 0 && int(e) >= n {
-				e = c.entries[e].prev
+		entries := c.entries[:n]
+		c.mu.RUnlock()
+		replaced := bitset.New(n)
+		for i := n - 1; i >= 0; i-- {
+			e := &entries[i]
+			if e.prev >= 0 {
+				replaced.Set(int(e.prev))
 			}
-			if e >= 0 && !yield(c.entries[e].id, c.entries[e].num) {
+			if !replaced.Has(i) && !yield(e.id, e.num) {
 				return
 			}
 		}

@@ -47,6 +47,27 @@ func TestLatest(t *testing.T) {
 	}
 }
 
+// A reader that visits the ids of a head does not hold up a write.
+func TestIDsWhileWriting(t *testing.T) {
+	c := &collHead{}
+	for i := range 100 {
+		c.record(fmt.Sprint(i), uint64(i+1))
+	}
+	got := map[string]uint64{}
+	for id, num := range c.IDs(100) {
+		c.record(id, 1000+num)
+		got[id] = num
+	}
+	for i := range 100 {
+		if got[fmt.Sprint(i)] != uint64(i+1) {
+			t.Errorf("id %d has DocNum %d, want %d", i, got[fmt.Sprint(i)], i+1)
+		}
+	}
+	if len(got) != 100 {
+		t.Errorf("%d ids, want 100", len(got))
+	}
+}
+
 // BenchmarkLatest records new ids, and looks for them.
 func BenchmarkLatest(b *testing.B) {
 	ids := make([]string, 1<<15)

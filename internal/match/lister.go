@@ -2,8 +2,10 @@ package match
 
 import (
 	"cmp"
+	"container/heap"
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/internal/bitset"
@@ -98,16 +100,14 @@ func (l *Lister) walk(ctx context.Context, tx *meta.Tx) error {
 		}
 		var err error
 		for more && len(head) > 0 && head[0].id < id {
-			if head[0].num != 0 {
-				if more, err = wanted(head[0].id, head[0].num); err != nil {
+			if h := head.take(); h.num != 0 {
+				if more, err = wanted(h.id, h.num); err != nil {
 					return false, err
 				}
 			}
-			head = head[1:]
 		}
 		if len(head) > 0 && head[0].id == id { // replaced or deleted since
-			num = head[0].num
-			head = head[1:]
+			num = head.take().num
 		}
 		if more && num != 0 {
 			more, err = wanted(id, num)
@@ -115,38 +115,63 @@ func (l *Lister) walk(ctx context.Context, tx *meta.Tx) error {
 		return more, err
 	})
 	for err == nil && more && len(head) > 0 {
-		if head[0].num != 0 {
-			more, err = wanted(head[0].id, head[0].num)
+		if h := head.take(); h.num != 0 {
+			more, err = wanted(h.id, h.num)
 		}
-		head = head[1:]
 	}
 	return err
 }
 
-// headID is the newest state of an id in the heads; num 0 is deleted.
+// headID is a state of an id in a head.
 type headID struct {
 	id  string
-	num uint64
+	num uint64 // 0: deleted
+	age int    // of the head, 0 for the newest
 }
 
-// headIDs returns the newest states in the heads of all ids beyond the cursor,
-// in order.
-func (l *Lister) headIDs() []headID {
-	newest := map[string]uint64{}
-	for _, h := range slices.Backward(l.View.Heads) { // oldest first
+// headIDs are states of ids in the heads: a heap with the least id first, and its newest state
+// before the others. A page takes few ids, and to sort all of them would cost it many times more.
+type headIDs []headID
+
+// headIDs returns the ids beyond the cursor.
+func (l *Lister) headIDs() headIDs {
+	n := 0
+	for _, h := range l.View.Heads {
+		n += h.Entries
+	}
+	ids := make(headIDs, 0, n)
+	for age, h := range l.View.Heads {
 		for id, num := range h.Coll.IDs(h.Entries) {
 			if id > l.After {
-				newest[id] = num
+				ids = append(ids, headID{id, num, age})
 			}
 		}
 	}
-	ids := make([]headID, 0, len(newest))
-	for id, num := range newest {
-		ids = append(ids, headID{id, num})
-	}
-	slices.SortFunc(ids, func(a, b headID) int { return cmp.Compare(a.id, b.id) })
+	slices.Reverse(ids) // ids that were written in order are a heap then
+	heap.Init(&ids)
 	return ids
 }
+
+// take removes the least id and returns its newest state.
+func (h *headIDs) take() headID {
+	least := (*h)[0]
+	for len(*h) > 0 && (*h)[0].id == least.id {
+		last := len(*h) - 1
+		h.Swap(0, last)
+		if *h = (*h)[:last]; last > 0 {
+			heap.Fix(h, 0)
+		}
+	}
+	return least
+}
+
+func (h headIDs) Len() int      { return len(h) }
+func (h headIDs) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h headIDs) Less(i, j int) bool {
+	return cmp.Or(strings.Compare(h[i].id, h[j].id), h[i].age-h[j].age) < 0
+}
+func (h *headIDs) Push(x any) { *h = append(*h, x.(headID)) }
+func (h *headIDs) Pop() any   { return h.take() }
 
 // InOrder returns an iterator over the rows of all parts in order of DocNum.
 // The DocNums of a part are copied as it goes: they may be mapped memory.
