@@ -347,7 +347,9 @@ func (db *Engine) commitLocked(requests []*request, logged *bool) error {
 		err = log.Sync()
 	}
 	if fenced := db.fenced(); errors.Is(fenced, errDeposed) {
-		*logged = false // the files are no longer the database, and may be gone
+		// The process that leads now has a copy in another directory: nobody reads this log again,
+		// so its batches cannot contradict later writes.
+		*logged = false
 		return fmt.Errorf("%w: %w", ErrUnknown, fenced)
 	} else if err == nil && fenced != nil {
 		return fenced

@@ -56,8 +56,8 @@ type HeadCodes struct {
 // Len returns the number of rows that have codes.
 func (h *HeadCodes) Len() int { return h.Rows * len(h.Blocks) }
 
-// HeadCodes returns the codes that a part of the head has. With add it sees to those that are
-// missing.
+// HeadCodes returns the codes that a part of the head has. With add, missing codes are built, by
+// the background if it compacts, and otherwise by this call, unless another call is building them.
 func (db *Engine) HeadCodes(v *View, p *Part, add bool) HeadCodes {
 	if p.table == nil || p.Dim == 0 {
 		return HeadCodes{}

@@ -102,8 +102,8 @@ func (db *Engine) open() (err error) {
 		return err
 	}
 	if db.Opts.ReadOnly && db.sharing() {
-		// A leader leaves the meta.bolt alone that this process has open, and the rest is mapped or
-		// in memory.
+		// Reads need no lock: a process that begins to lead goes on in a copy of meta.bolt and does
+		// not change this one, segments are mapped, and the rows of the log are in memory.
 		mark, err := lock.Mark()
 		if err := errors.Join(err, lock.Close()); err != nil {
 			return err
