@@ -42,6 +42,7 @@ func shareMessages(f *testing.F) []share.Message {
 		share.Records{First: 23, Records: [][]byte{[]byte("one record")}, Replaced: [][]byte{{0, 0x80, 1}}},
 		share.Root{Tx: 9, Applied: 22},
 		share.Derived{},
+		share.Frozen{LSN: 22},
 		share.Release{Tx: 8},
 		share.WriteOps{Request: 1, Ops: ops},
 		share.Exclusive{Request: 3},

@@ -452,6 +452,7 @@ type Group struct {
 	pending map[docKey]*Op         // newest write of each id, by resolved requests
 	own     map[docKey]*Op         // the same, by the request being resolved
 
+	kept  bool             // the head has the writes
 	views map[uint32]*View // collections touched, with their new state
 	kills map[uint32][]uint64
 }
@@ -682,23 +683,34 @@ func (g *Group) apply(ops []Op) {
 				g.views[o.Coll] = &View{}
 			}
 			g.view(o.Coll).Def = o.Def
-			g.db.Active.coll(o.Coll) // so that the flush includes the collection
-			continue
 		case OpDrop:
 			g.views[o.Coll] = nil
-			g.db.Active.dropped(o.Coll, g.Base.Views[o.Coll])
-			continue
 		case OpPut:
-			g.db.Active.put(o.Coll, o)
 			g.view(o.Coll).Count++
-		case OpDelete:
-			g.db.Active.coll(o.Coll).record(o.ID, 0)
-			g.db.Active.Bytes += int64(len(o.ID)) + entryOverhead
+		}
+		if !g.kept {
+			g.addToHead(o)
 		}
 		if o.old != 0 {
 			g.view(o.Coll).Count--
 			g.kills[o.Coll] = append(g.kills[o.Coll], o.old)
 		}
+	}
+}
+
+// addToHead adds a resolved write to the head.
+func (g *Group) addToHead(o *Op) {
+	h := g.db.Active
+	switch o.Kind {
+	case OpDefine:
+		h.coll(o.Coll) // so that the flush includes the collection
+	case OpDrop:
+		h.dropped(o.Coll, g.Base.Views[o.Coll])
+	case OpPut:
+		h.put(o.Coll, o)
+	case OpDelete:
+		h.coll(o.Coll).record(o.ID, 0)
+		h.Bytes += int64(len(o.ID)) + entryOverhead
 	}
 }
 
@@ -714,6 +726,9 @@ func (g *Group) publish(lsn uint64) {
 		if v == nil {
 			delete(next.Views, id)
 		} else {
+			if older := db.shared.received.frozen; g.kept && older != nil {
+				v.refresh(older.colls[id])
+			}
 			v.refresh(db.Active.colls[id])
 			v.kill(g.kills[id])
 			next.Views[id] = v
@@ -755,8 +770,8 @@ func (v *View) refresh(c *collHead) {
 		}
 	}
 	h := headView{Coll: c, Entries: len(c.entries)}
-	if len(v.Heads) > 0 && v.Heads[0].Coll == c {
-		v.Heads[0] = h
+	if at := slices.IndexFunc(v.Heads, func(h headView) bool { return h.Coll == c }); at >= 0 {
+		v.Heads[at] = h
 	} else {
 		v.Heads = append([]headView{h}, v.Heads...)
 	}

@@ -145,6 +145,9 @@ func (db *Engine) publish(v *Version) {
 	if db.Frozen != nil {
 		v.HeadBytes += db.Frozen.Bytes
 	}
+	if h := db.shared.received.frozen; h != nil {
+		v.HeadBytes += h.Bytes
+	}
 	db.Mu.Lock()
 	defer db.Mu.Unlock()
 	if v.Files.versions == 0 {

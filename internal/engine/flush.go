@@ -139,6 +139,9 @@ func (db *Engine) freeze() error {
 	db.Frozen, db.Active = db.Active, newHead()
 	db.frozenAt = db.Retain(db.Cur)
 	db.flushErr = nil
+	if o := db.observer(); o != nil {
+		o.Froze(db.Cur.LSN)
+	}
 	db.Background.wakeFlush()
 	return nil
 }

@@ -359,6 +359,7 @@ func (db *Engine) take(ctx context.Context, m *manifest.Manifest, view *vfs.FS) 
 // until all is ready. build returns the store with the documents. MetaMu is held.
 func (db *Engine) replace(build func() (*meta.Store, error)) (err error) {
 	active, nextNum, nextColl := db.Active, db.nextNum, db.nextColl
+	frozen := db.shared.received.frozen
 	segments, stored, state := db.Segments, db.stored, db.State
 	db.hold(true)
 	var store *meta.Store
@@ -369,6 +370,7 @@ func (db *Engine) replace(build func() (*meta.Store, error)) (err error) {
 	if err != nil {
 		db.CommitMu.Lock()
 		db.Active, db.nextNum, db.nextColl = active, nextNum, nextColl
+		db.shared.received.frozen = frozen
 		db.CommitMu.Unlock()
 		db.Segments, db.stored, db.State = segments, stored, state
 		db.hold(false)

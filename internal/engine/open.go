@@ -511,7 +511,7 @@ func (db *Engine) replay(lsn uint64, record []byte) error {
 	defer db.CommitMu.Unlock()
 	batches, err := readRecords([]Record{{LSN: lsn, Data: record}})
 	if err == nil {
-		_, err = db.replayTogether(batches)
+		_, err = db.replayTogether(batches, false)
 	}
 	return err
 }
@@ -545,14 +545,16 @@ func readRecords(records []Record) ([]logBatch, error) {
 }
 
 // replayTogether makes batches of the log visible in one version, and returns those that need
-// another one: from the first one on that changes the collections. CommitMu is held.
-func (db *Engine) replayTogether(batches []logBatch) (rest []logBatch, err error) {
+// another one: from the first one on that changes the collections. kept says that the head has the
+// batches. CommitMu is held.
+func (db *Engine) replayTogether(batches []logBatch, kept bool) (rest []logBatch, err error) {
 	n := 1
 	for n < len(batches) && !batches[0].defines() && !batches[n].defines() {
 		n++
 	}
 	batches, rest = batches[:n], batches[n:]
 	g := newGroup(db)
+	g.kept = kept
 	again := func(tx *meta.Tx) error {
 		g.tx = tx
 		for i := range batches {

@@ -22,6 +22,7 @@ import (
 // them.
 type tap struct {
 	records []Record
+	frozen  uint64 // Froze was called with it last
 	root    Root
 	unpin   []func()
 }
@@ -37,6 +38,8 @@ func (o *tap) Rooted(root Root, unpin func()) {
 	o.root = root
 	o.unpin = append(o.unpin, unpin)
 }
+
+func (o *tap) Froze(lsn uint64) { o.frozen = lsn }
 
 func (o *tap) Made()               {}
 func (o *tap) Submitted(bool) bool { return false }
@@ -81,8 +84,9 @@ func newPair(t testing.TB) *pair {
 	t.Cleanup(func() { p.leader.Close() })
 	p.leader.Observe(&p.tap)
 	p.decide(func(g *Group) ([]Op, error) {
-		return []Op{{Kind: OpDefine, Coll: g.NextID, Def: &Definition{ID: g.NextID, Name: "docs",
-			Schema: Schema{Dim: 2, Metric: fileformat.L2}}}}, nil
+		ops := []Op{{Kind: OpDefine, Coll: g.NextID, Def: &Definition{ID: g.NextID, Name: "docs",
+			Schema: Schema{Dim: 2, Metric: fileformat.L2}}}}
+		return ops, g.Accept(ops)
 	})
 	if p.follower, err = NewFollower(dir, o); err != nil {
 		t.Fatal(err)
@@ -174,7 +178,8 @@ func TestBatchOfPatches(t *testing.T) {
 	}
 }
 
-// content returns the texts of an engine by id, and the rows of its head that are dead.
+// content returns the texts of an engine by id, and the number of dead rows. Before the ids of
+// collections other than docs are their names.
 func content(t *testing.T, db *Engine) (texts map[string]string, dead int) {
 	t.Helper()
 	ver, err := db.Acquire(t.Context())
@@ -183,30 +188,38 @@ func content(t *testing.T, db *Engine) (texts map[string]string, dead int) {
 	}
 	defer db.Done(ver)
 	texts = map[string]string{}
-	v := ver.Views[ver.Names["docs"]]
-	for _, p := range v.Parts {
-		live := p.Alive()
-		dead += p.N - p.Live()
-		err := ver.Read(func(tx *meta.Tx) error {
-			for row := range live.All() {
-				b, err := v.Stored(tx, p, row)
-				if err != nil {
-					return err
-				}
-				d, err := document.Decode(b, document.All)
-				if err != nil {
-					return err
-				}
-				texts[d.ID] = d.Text
-			}
-			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
+	for _, v := range ver.SortedViews() {
+		before, prefix := len(texts), ""
+		if v.Def.Name != "docs" {
+			prefix = v.Def.Name + "/"
 		}
-	}
-	if len(texts) != v.Count {
-		t.Errorf("%d documents, %d are counted", len(texts), v.Count)
+		for _, p := range v.Parts {
+			live := p.Alive()
+			dead += p.N - p.Live()
+			err := ver.Read(func(tx *meta.Tx) error {
+				for row := range live.All() {
+					b, err := v.Stored(tx, p, row)
+					if err != nil {
+						return err
+					}
+					d, err := document.Decode(b, document.All)
+					if err != nil {
+						return err
+					}
+					texts[prefix+d.ID] = d.Text
+					if num, err := ver.Num(tx, v, d.ID); err != nil || num != p.Nums[row] {
+						t.Errorf("document %s has docnum %d in the row and %d by id, %v", d.ID, p.Nums[row], num, err)
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := len(texts) - before; n != v.Count {
+			t.Errorf("%d documents in %s, %d are counted", n, v.Def.Name, v.Count)
+		}
 	}
 	return texts, dead
 }
@@ -249,7 +262,8 @@ func TestReceivedRecords(t *testing.T) {
 }
 
 // TestNextRoot: when the leader has flushed, a follower takes its root and keeps the batches that
-// came after it, which it has applied or not.
+// came after it, which it has applied or not. It does not make their rows again if it was told
+// where the leader froze its head, or if the root has no more batches than the one before.
 func TestNextRoot(t *testing.T) {
 	p := newPair(t)
 	rng := rand.New(rand.NewPCG(5, 6))
@@ -271,16 +285,75 @@ func TestNextRoot(t *testing.T) {
 			}
 		}
 	}
-	for round := range 30 {
+	write(0)
+	define := func(round int) {
+		t.Helper()
+		name, id := fmt.Sprint("other ", round), uint32(0)
+		p.decide(func(g *Group) ([]Op, error) {
+			id = g.NextID
+			ops := []Op{{Kind: OpDefine, Coll: id, Def: &Definition{ID: id, Name: name, Schema: Schema{Metric: fileformat.L2}}}}
+			return ops, g.Accept(ops)
+		})
+		doc, err := document.Append(nil, &document.Document{ID: "a", Text: name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.leader.Write(t.Context(), []Op{{Kind: OpPut, Collection: name, ID: "a", Doc: doc}}, 1); err != nil {
+			t.Fatal(err)
+		}
+		if rng.IntN(2) == 0 {
+			p.decide(func(*Group) ([]Op, error) { return []Op{{Kind: OpDrop, Coll: id}}, nil })
+		}
+		if err := p.receive(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	adopt := func(round int, root Root, keeps bool) {
+		t.Helper()
+		if err := p.follower.CatchUp(); err != nil {
+			t.Fatal(err)
+		}
+		head := p.follower.Active
+		if err := p.follower.AdoptNext(root); err != nil {
+			t.Fatal(err)
+		}
+		if kept := p.follower.Active == head; kept != keeps {
+			t.Fatalf("round %d: the follower keeps the rows after the root: %v", round, kept)
+		}
+	}
+	root := p.root
+	for round := range 40 {
 		write(round)
-		if err := p.leader.Flush(); err != nil {
+		p.leader.MetaMu.Lock() // the flush comes later
+		p.leader.CommitMu.Lock()
+		err := p.leader.freeze()
+		p.leader.CommitMu.Unlock()
+		told := rng.IntN(4) > 0
+		if err == nil && told {
+			err = p.follower.Freeze(p.tap.frozen)
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 		for range rng.IntN(3) {
 			write(round)
 		}
-		if err := p.follower.AdoptNext(p.tap.root); err != nil {
+		if rng.IntN(3) == 0 {
+			define(round)
+			write(round)
+		}
+		if rng.IntN(3) == 0 { // a root with the same batches, as after a compaction
+			adopt(round, root, true)
+			write(round)
+		}
+		p.leader.MetaMu.Unlock()
+		if err := p.leader.flushFrozen(); err != nil {
 			t.Fatal(err)
+		}
+		root = p.tap.root
+		adopt(round, root, told)
+		if p.follower.shared.received.frozen != nil {
+			t.Fatalf("round %d: the follower keeps rows that the root has", round)
 		}
 		if n := p.follower.Cur.Applied; n != p.tap.root.Applied {
 			t.Fatalf("round %d: the root has batch %d, not %d", round, n, p.tap.root.Applied)
@@ -389,6 +462,49 @@ func BenchmarkCatchUp(b *testing.B) {
 			if err := p.follower.CatchUp(); err != nil {
 				b.Fatal(err)
 			}
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*documents), "ns/record")
+}
+
+// BenchmarkNextRoot takes the root of a flush during which 2,048 documents of 384 components were
+// written.
+func BenchmarkNextRoot(b *testing.B) {
+	const documents = 2048
+	p := newPair(b)
+	doc := func(i int) Op {
+		id := fmt.Sprint("document ", i)
+		stored, err := document.Append(nil, &document.Document{ID: id, Text: strings.Repeat("text ", 40)})
+		if err != nil {
+			b.Fatal(err)
+		}
+		return Op{Kind: OpPut, Collection: "rows", ID: id, Doc: stored, Vec: make([]float32, 384)}
+	}
+	p.decide(func(g *Group) ([]Op, error) {
+		ops := []Op{{Kind: OpDefine, Coll: g.NextID, Def: &Definition{ID: g.NextID, Name: "rows",
+			Schema: Schema{Dim: 384, Metric: fileformat.L2}}}}
+		return ops, g.Accept(ops)
+	})
+	b.ReportAllocs()
+	for n := 0; b.Loop(); n++ {
+		b.StopTimer()
+		if _, err := p.leader.Write(b.Context(), []Op{doc(n * (documents + 1))}, 1); err != nil {
+			b.Fatal(err)
+		}
+		if err := errors.Join(p.receive(), p.leader.Flush(), p.follower.Freeze(p.tap.frozen)); err != nil {
+			b.Fatal(err)
+		}
+		for i := range documents {
+			if _, err := p.leader.Write(b.Context(), []Op{doc(n*(documents+1) + i + 1)}, 1); err != nil {
+				b.Fatal(err)
+			}
+		}
+		if err := errors.Join(p.receive(), p.follower.CatchUp()); err != nil {
+			b.Fatal(err)
+		}
+		b.StartTimer()
+		if err := p.follower.AdoptNext(p.tap.root); err != nil {
+			b.Fatal(err)
 		}
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*documents), "ns/record")

@@ -79,6 +79,9 @@ type Observer interface {
 	// Committed reports batches that have become visible, from number first on, and Record.Replaced
 	// of each. The memory of the records belongs to the caller.
 	Committed(first uint64, records []wal.Record, replaced [][]byte)
+	// Froze reports that the head was frozen after a batch: a root with the batches up to that one
+	// comes next.
+	Froze(lsn uint64)
 	// Rooted reports that meta.bolt has a new root. Its pages and the files that it names are kept
 	// until unpin is called.
 	Rooted(root Root, unpin func())
@@ -132,6 +135,11 @@ type received struct {
 	last    uint64       // number of the last batch that was received
 	err     error        // why batches could not be applied; until Adopt
 	since   [][]logBatch // after the root, applied
+
+	// Guarded by CommitMu.
+	applied uint64 // last batch in the root: the head begins after it
+	frozen  *head  // the older part of the head, which ends where the leader froze its own; or nil
+	split   uint64 // last batch in frozen
 }
 
 // maxReceived is the size of records that wait. It takes a millisecond to apply as much.
@@ -311,7 +319,7 @@ func (db *Engine) Adopt(root Root, records []Record) error {
 	if err != nil {
 		return err
 	}
-	return db.adopt(root, batches)
+	return db.adopt(root, batches, false)
 }
 
 // AdoptNext is Adopt for the next root of the same leader. The records after it were received.
@@ -329,11 +337,43 @@ func (db *Engine) AdoptNext(root Root) error {
 			batches = append(batches, some...)
 		}
 	}
-	return db.adopt(root, batches)
+	return db.adopt(root, batches, true)
 }
 
-// adopt makes a root and the batches after it the current version.
-func (db *Engine) adopt(root Root, batches []logBatch) error {
+// Freeze begins a new head when the leader has frozen its own after a batch, and keeps the rows of
+// the one before until a root has them. Without that, all batches after the root would have to be
+// applied once more.
+func (db *Engine) Freeze(lsn uint64) error {
+	if err := db.CatchUp(); err != nil {
+		return err
+	}
+	db.CommitMu.Lock()
+	defer db.CommitMu.Unlock()
+	r := &db.shared.received
+	if db.Cur == nil || db.Cur.LSN != lsn || r.frozen != nil || db.Active.empty() {
+		return nil // AdoptNext applies the batches again
+	}
+	r.frozen, r.split, db.Active = db.Active, lsn, newHead()
+	return nil
+}
+
+// keepHead makes what the head has after a root the whole head, and reports whether it could: the
+// root must end where the head begins, or where it was split. CommitMu is held.
+func (db *Engine) keepHead(root Root) bool {
+	r := &db.shared.received
+	switch {
+	case root.Applied == r.applied:
+	case r.frozen != nil && root.Applied == r.split:
+		r.frozen = nil
+	default:
+		return false
+	}
+	return true
+}
+
+// adopt makes a root and the batches after it the current version. kept says that the present head
+// has these batches.
+func (db *Engine) adopt(root Root, batches []logBatch, kept bool) error {
 	db.MetaMu.Lock()
 	defer db.MetaMu.Unlock()
 	if err := db.Begin(); err != nil {
@@ -354,7 +394,12 @@ func (db *Engine) adopt(root Root, batches []logBatch) error {
 		db.Mu.Lock()
 		db.shared.roots[store] = root
 		db.Mu.Unlock()
-		db.reset()
+		db.CommitMu.Lock()
+		kept = kept && db.keepHead(root)
+		db.CommitMu.Unlock()
+		if !kept {
+			db.reset()
+		}
 		if err := db.load(store); err != nil {
 			db.Mu.Lock()
 			defer db.Mu.Unlock()
@@ -368,12 +413,15 @@ func (db *Engine) adopt(root Root, batches []logBatch) error {
 		}
 		db.CommitMu.Lock()
 		defer db.CommitMu.Unlock()
-		batches, err = db.replayAll(batches)
+		batches, err = db.replayAll(batches, kept)
 		return store, err
 	})
 	if err != nil {
 		return err
 	}
+	db.CommitMu.Lock()
+	db.shared.received.applied = root.Applied
+	db.CommitMu.Unlock()
 	db.shared.received.restart(batches)
 	db.role.Store(uint32(Follower)) // it may have been a Reader
 	db.Opts.Logger.Debug("took a root of the leader", "dir", db.Dir, "lsn", db.Cur.LSN, "applied", root.Applied,
@@ -435,9 +483,9 @@ func (r *received) take() (records []Record, memory []byte, err error) {
 	return records, memory, r.err
 }
 
-// applied notes that the records of take are in the version, as batches, or why they are not. Their
+// done notes that the records of take are in the version, as batches, or why they are not. Their
 // memory is used again.
-func (r *received) applied(batches []logBatch, records []Record, memory []byte, err error) {
+func (r *received) done(batches []logBatch, records []Record, memory []byte, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.err = err; len(batches) > 0 {
@@ -466,20 +514,20 @@ func (db *Engine) CatchUp() error {
 	var batches []logBatch
 	if err == nil && len(records) > 0 {
 		if batches, err = readRecords(records); err == nil {
-			batches, err = db.replayAll(batches)
+			batches, err = db.replayAll(batches, false)
 		}
 		if err != nil {
 			batches = nil
 			db.Opts.Upstream.Broken(err)
 		}
 	}
-	r.applied(batches, records, memory, err)
+	r.done(batches, records, memory, err)
 	return err
 }
 
 // replayAll replays batches and returns them without those that this process has: a root came after
-// them. CommitMu is held.
-func (db *Engine) replayAll(batches []logBatch) ([]logBatch, error) {
+// them. kept says that the head has them. CommitMu is held.
+func (db *Engine) replayAll(batches []logBatch, kept bool) ([]logBatch, error) {
 	last := db.tip().LSN
 	for len(batches) > 0 && batches[0].lsn <= last {
 		batches = batches[1:]
@@ -492,7 +540,7 @@ func (db *Engine) replayAll(batches []logBatch) ([]logBatch, error) {
 	}
 	for rest := batches; len(rest) > 0; {
 		var err error
-		if rest, err = db.replayTogether(rest); err != nil {
+		if rest, err = db.replayTogether(rest, kept); err != nil {
 			return nil, err
 		}
 	}
@@ -789,5 +837,5 @@ func (db *Engine) Look(look func(context.Context) error) {
 func (db *Engine) reset() {
 	db.CommitMu.Lock()
 	defer db.CommitMu.Unlock()
-	db.Active = newHead()
+	db.Active, db.shared.received.frozen = newHead(), nil
 }

@@ -267,6 +267,8 @@ func drawMessage(t *rapid.T, kind int) Message {
 		return Root{u64("tx"), u64("applied")}
 	case kindDerived:
 		return Derived{}
+	case kindFrozen:
+		return Frozen{u64("lsn")}
 	case kindRelease:
 		return Release{u64("tx")}
 	case kindWriteOps:
@@ -345,6 +347,7 @@ func examples(t testing.TB) []Message {
 		Records{23, [][]byte{[]byte("one record"), []byte("another")}, [][]byte{{0, 0x80, 1}, {}}},
 		Root{9, 22},
 		Derived{},
+		Frozen{22},
 		Release{8},
 		WriteOps{1, ops, size},
 		WriteOps{Request: 2},

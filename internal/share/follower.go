@@ -278,7 +278,7 @@ func (m *Member) adoptFirst(l *link) error {
 				l.keep(msg)
 			case Root:
 				root, sent = l.root(msg.Tx, msg.Applied), true
-			case Derived:
+			case Derived, Frozen:
 			default:
 				return fmt.Errorf("%T instead of Root", msg)
 			}
@@ -659,8 +659,9 @@ func (m *Member) Outcome(ctx context.Context, id engine.RequestID, seen uint64) 
 
 // Left implements engine.Upstream.
 func (m *Member) Left(root engine.Root) {
-	// The engine holds its lock: only a queue may be touched. A later leader may have a root of the
-	// same number, which is not the one that was left.
+	// The caller holds the lock of the engine, so this must not block: it only queues a frame.
+	// Roots of different leaders may have the same number. So the release goes only to the leader
+	// that made the root.
 	if l := m.link.Load(); l != nil && l.token == root.Leader {
 		if frame, err := Append(nil, Release{Tx: root.Tx}); err == nil {
 			l.out.addSoon(frame)

@@ -425,6 +425,13 @@ func (s *leader) Committed(first uint64, records []wal.Record, replaced [][]byte
 	}
 }
 
+// Froze tells all followers that the head was frozen, with the next frame for each.
+func (s *leader) Froze(lsn uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.broadcast(Frozen{LSN: lsn}, (*queue).addLater)
+}
+
 // Rooted sends a root to all followers.
 func (s *leader) Rooted(root engine.Root, unpin func()) {
 	s.mu.Lock()

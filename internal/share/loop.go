@@ -136,7 +136,9 @@ func (p *loop) mayWait() time.Duration {
 		}
 		full = full || f.full()
 	}
-	if p.work || p.single && !full { // for one that is full, it has nothing else to wait for
+	// With one processor the loop must not block in the system call, unless a follower is full:
+	// then it can only wait for the results of that follower's requests.
+	if p.work || p.single && !full {
 		return 0
 	}
 	return loopTime

@@ -30,12 +30,12 @@ var readersTime = 3 * time.Second
 // it looks again whether that one leads. Tests change it.
 var lookTime = time.Second
 
-// restTime is how long calls of a reader do not look again after a look that failed, or that waited
-// for an answer in vain. Tests change it.
+// restTime is the pause between two attempts of a reader to find a leader after one that failed, or
+// that got no answer. Calls in between use the version that the reader has. Tests change it.
 var restTime = time.Second
 
-// moment is how long a reader waits for a process that takes the lock to say that it shares, and
-// for an answer of one that it has waited for in vain.
+// moment is how long a reader waits for a process that has just taken the lock to declare that it
+// shares the database. It is also the timeout for a leader that did not answer within openTime.
 const moment = 100 * time.Millisecond
 
 const (

@@ -68,6 +68,9 @@ type Root struct {
 // Derived says that derived files were made.
 type Derived struct{}
 
+// Frozen says that the leader has frozen its head after a record: the next root ends with it.
+type Frozen struct{ LSN uint64 }
+
 // Release says that the follower no longer reads files of a root.
 type Release struct{ Tx uint64 }
 
@@ -156,6 +159,7 @@ var kinds = [...]kind{
 	kindResult:    {"result", middlePayload, decodeResult},
 	kindBye:       {"bye", smallPayload, func(*codec.Decoder) Message { return Bye{} }},
 	kindOutcome:   {"outcome", smallPayload, decodeOutcome},
+	kindFrozen:    {"frozen", smallPayload, func(d *codec.Decoder) Message { return Frozen{d.U64()} }},
 }
 
 func (Hello) kind() uint8     { return kindHello }
@@ -174,6 +178,7 @@ func (Cancel) kind() uint8    { return kindCancel }
 func (Result) kind() uint8    { return kindResult }
 func (Bye) kind() uint8       { return kindBye }
 func (Outcome) kind() uint8   { return kindOutcome }
+func (Frozen) kind() uint8    { return kindFrozen }
 
 func (m Hello) encode(e *codec.Encoder) error {
 	e.U32(m.Version)
@@ -324,6 +329,11 @@ func (m Root) encode(e *codec.Encoder) error {
 func decodeRoot(d *codec.Decoder) Message { return Root{d.U64(), d.U64()} }
 
 func (Derived) encode(*codec.Encoder) error { return nil }
+
+func (m Frozen) encode(e *codec.Encoder) error {
+	e.U64(m.LSN)
+	return nil
+}
 
 func (m Release) encode(e *codec.Encoder) error {
 	e.U64(m.Tx)

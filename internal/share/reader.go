@@ -101,6 +101,10 @@ func (m *Member) handle(l *link, msg Message) error {
 		if err := m.engine.Receive(msg.records()); err != nil {
 			return m.failed(err)
 		}
+	case Frozen:
+		if err := m.engine.Freeze(msg.LSN); err != nil {
+			return m.failed(err)
+		}
 	case Root:
 		err := m.engine.AdoptNext(l.root(msg.Tx, msg.Applied))
 		switch {

@@ -114,10 +114,10 @@ func (l *link) stopped() error {
 	return err
 }
 
-// look notices a change of the leader that no message tells. Calls begin with it. A reader joins a
-// leader if there is one now, or reads the files again if there was one: those that it has open are
-// left alone by every leader, but do not change any more. Others notice that a process has taken
-// the place of a leader that was stopped.
+// look runs at the start of every call and finds changes of the leader that no message reports. A
+// reader joins the present leader. If a leader has come and gone, the reader opens the files again,
+// because no leader changes the ones that it has open. A leader or follower finds out whether
+// another process has replaced a stopped leader.
 func (m *Member) look(ctx context.Context) error {
 	role := m.engine.Role()
 	if role == engine.Reader {
