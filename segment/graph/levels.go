@@ -187,12 +187,15 @@ func (b *builder) pickFirst(all []level, column int, share float32) []level {
 	return chosen
 }
 
-// most returns the recall that three quarters of the kinds get, of a level of one stage. Kinds with
+// hardest is how many kinds most does not count: a quarter of those that nearly all rows have.
+const hardest = 6
+
+// most returns the recall that all kinds but the hardest get, of a level of one stage. Kinds with
 // few trials count as finding everything.
 func (l *level) most() float32 {
 	recalls := *l.recalls
 	slices.Sort(recalls[:])
-	return recalls[kinds/4]
+	return recalls[hardest]
 }
 
 // pickBy is pick by some recall of levels.

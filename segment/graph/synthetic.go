@@ -20,8 +20,13 @@ const (
 
 // manyZeros is the share of components that are zero from which rows have queries along an axis: a
 // component may be a word then. Components of dense embeddings mean nothing by themselves, and with
-// inner products searches for such queries go four times as far as those for others.
+// inner products searches for such queries go four times as far as those for others. A component
+// that is zero in fewer rows than this is no word, but a number that all rows have.
 const manyZeros = 0.25
+
+// leastFilled is how many components must be seldom zero for queries that have only these. One is
+// an axis.
+const leastFilled = 2
 
 // A synthesizer makes out-of-distribution queries from rows.
 type synthesizer struct {
@@ -29,8 +34,9 @@ type synthesizer struct {
 	rows codes.Source
 	rng  *rand.Rand
 
-	largest    int  // the component in which rows are largest, by a sample
-	directions bool // rows are divided by their length
+	largest    int    // the component in which rows are largest, by a sample
+	often      []bool // by component, whether it is often zero
+	directions bool   // rows are divided by their length
 
 	sample []place // of random rows
 	places []place // of the first of these, crowded ones first
@@ -71,7 +77,7 @@ func (b *builder) queries(rows codes.Source) (all []trial, err error) {
 		}
 		return calibrated[always-2]
 	}
-	sizes, zeros := make([]float64, b.Dim()), 0
+	sizes, zeros, zerosOf := make([]float64, b.Dim()), 0, make([]int, b.Dim())
 	for i, row := range picks {
 		x, err := rows(row, row+1)
 		if err != nil {
@@ -83,24 +89,36 @@ func (b *builder) queries(rows codes.Source) (all []trial, err error) {
 			}
 			if v == 0 {
 				zeros++
+				zerosOf[j]++
 			}
 		}
 		all = append(all, trial{kind: likeRows, most: depth(likeRows, i), row: uint32(row), vec: slices.Clone(x)})
 	}
 	s.largest = slices.Index(sizes, slices.Max(sizes))
+	zeroed := float64(zeros) >= manyZeros*float64(len(picks)*b.Dim())
+	numbers := 0 // components that are seldom zero
+	s.often = make([]bool, b.Dim())
+	for j, n := range zerosOf {
+		if s.often[j] = float64(n) >= manyZeros*float64(len(picks)); !s.often[j] {
+			numbers++
+		}
+	}
 	if err := s.order(); err != nil {
 		return nil, err
 	}
 	last := opposite
 	if b.head.ident.Metric == fileformat.L2 {
-		last = single
+		last = partlyFilled
 	}
 	if b.head.ident.Metric != fileformat.Dot {
 		s.findStrong()
 	}
 	for k := meansOfFew; k <= last; k++ {
-		if k == single && float64(zeros) < manyZeros*float64(len(picks)*b.Dim()) ||
-			k == weakDirections && s.strong == nil || k == midDirections && s.middle == len(s.strong) {
+		switch {
+		case k >= single && k <= partlyFilled && !zeroed,
+			k >= filled && k <= partlyFilled && numbers < leastFilled,
+			k == weakDirections && s.strong == nil,
+			k == midDirections && s.middle == len(s.strong):
 			continue
 		}
 		for i := range sampled[k] {
@@ -136,6 +154,10 @@ func (s *synthesizer) query(k kind, i int) ([]float32, error) {
 		return s.moved(erased, 0.8, s.largest)
 	case single:
 		return s.axis()
+	case filled:
+		return s.numbers(0)
+	case partlyFilled:
+		return s.numbers(1)
 	case midpoints:
 		return s.between(s.places, crowdedHalf, crowdedHalf, 0.5)
 	case lonelyMidpoints:
@@ -466,6 +488,25 @@ func (s *synthesizer) axis() ([]float32, error) {
 		v[i] = -v[i]
 	}
 	return v, nil
+}
+
+// numbers returns a row with its components that are seldom zero, and so many others that are not
+// zero. Where these are categories, links lead to rows of the same ones, and rows with nearly the
+// same numbers are far apart.
+func (s *synthesizer) numbers(kept int) ([]float32, error) {
+	v, err := s.pick()
+	var others []int
+	for i, x := range v {
+		if s.often[i] && x != 0 {
+			others = append(others, i)
+		}
+	}
+	for ; len(others) > kept; others = others[1:] {
+		at := s.rng.IntN(len(others))
+		others[0], others[at] = others[at], others[0]
+		v[others[0]] = 0
+	}
+	return v, err
 }
 
 // mean returns the mean of n random rows.

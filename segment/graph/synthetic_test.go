@@ -95,3 +95,92 @@ func TestMidDirections(t *testing.T) {
 		}
 	}
 }
+
+// categories returns rows of categories, each as components of which one is 1, and of numbers.
+func categories(r *rand.Rand, rows, n, each, numbers int) *data {
+	d := &data{dim: n*each + numbers, vecs: make([]float32, rows*(n*each+numbers))}
+	for i := range rows {
+		for c := range n {
+			d.row(i)[c*each+r.IntN(each)] = 1
+		}
+		for j := range numbers {
+			d.row(i)[n*each+j] = float32(r.Float64())
+		}
+	}
+	return d
+}
+
+// TestNumbersAlone: queries with the numbers of rows, but none of their categories, get the recall
+// asked for. Links lead to rows of the same categories, so no other kind of trials is as hard.
+func TestNumbersAlone(t *testing.T) {
+	const each, k, recall = 12, 10, 0.9
+	r := rand.New(rand.NewPCG(3, 4))
+	d := categories(r, 6000, 5, each, 8)
+	first := d.dim - 8
+	g, err := create(t.Context(), d.ident(fileformat.L2), d.source, Options{Planned: true, layout: plain})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, ok := g.Setting(recall, k, false)
+	if !ok {
+		t.Fatal("no setting")
+	}
+	var buf Buffer
+	found, want := 0, 0
+	for range 100 {
+		x := make([]float32, d.dim)
+		for j := first; j < d.dim; j++ {
+			x[j] = float32(r.Float64())
+		}
+		f, n := compare(t, g, d, fileformat.L2, x, exact(fileformat.L2, d, x, k, nil), k, s, nil, &buf)
+		found, want = found+f, want+n
+	}
+	if got := float64(found) / float64(want); got < recall {
+		t.Errorf("%v: %.3f of %d found by numbers alone, want %g", s, got, want, recall)
+	}
+}
+
+// TestFilledTrials: such trials have the components that are seldom zero, and none or one of the
+// others. There are none where no component is often zero, or fewer than two are seldom zero.
+func TestFilledTrials(t *testing.T) {
+	filledOf := func(d *data, metric fileformat.Metric) (some []trial) {
+		b := newBuilder(t.Context(), d.graph(t, metric, Options{quiet: true}), 1)
+		all, err := b.queries(d.source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, t := range all {
+			if t.kind == filled || t.kind == partlyFilled {
+				some = append(some, t)
+			}
+		}
+		return some
+	}
+	for _, c := range []struct{ numbers, want int }{{0, 0}, {1, 0}, {2, 180}, {8, 180}} {
+		d := categories(rand.New(rand.NewPCG(5, 6)), 600, 3, 6, c.numbers)
+		for _, metric := range []fileformat.Metric{fileformat.L2, fileformat.Cosine, fileformat.Dot} {
+			some := filledOf(d, metric)
+			if len(some) != c.want {
+				t.Errorf("%d numbers, metric %v: %d trials, want %d", c.numbers, metric, len(some), c.want)
+			}
+			for _, trial := range some {
+				kept := 0 // components of categories
+				for j, v := range trial.vec {
+					switch number := j >= d.dim-c.numbers; {
+					case number && v == 0:
+						t.Fatalf("%d numbers, metric %v: element %d is zero", c.numbers, metric, j)
+					case !number && v != 0:
+						kept++
+					}
+				}
+				if want := int(trial.kind - filled); kept != want {
+					t.Fatalf("%d numbers, metric %v, kind %d: %d categories, want %d", c.numbers, metric, trial.kind, kept, want)
+				}
+			}
+		}
+	}
+	d := categories(rand.New(rand.NewPCG(7, 8)), 600, 0, 1, 24)
+	if n := len(filledOf(d, fileformat.L2)); n != 0 {
+		t.Errorf("%d trials for rows without zeros", n)
+	}
+}

@@ -36,6 +36,8 @@ const (
 	midDirections               // rows without the few in which most of their length lies; not for Dot
 	popular                     // sparse rows that keep the element in which rows are largest
 	single                      // as long as a row, along one axis; only where many elements are zero
+	filled                      // rows without the components that are often zero; only where many are zero
+	partlyFilled                // the same, but one of these components is kept
 	opposite                    // rows times -1; not for L2, which has no opposite directions
 	kinds
 	kept = midpoints // kinds whose mean a level keeps
@@ -47,7 +49,7 @@ var sampled = [kinds]int{likeRows: 240, meansOfFew: 90, meansOfMany: 90, perturb
 	midpoints: 160, lonelyMidpoints: 90, mixedMidpoints: 160, central: 90, extrapolated: 90, noisy: 90,
 	nearCrowded: 90, nearLonely: 90, nearby: 90, insidePopulous: 90, meansPopulous: 90, betweenPopulous: 90,
 	nearPopulous: 90, insideLonely: 90, meansLonely: 90, betweenTight: 90, anywhere: 90, weakDirections: 90,
-	midDirections: 90, popular: 90, single: 90, opposite: 90}
+	midDirections: 90, popular: 90, single: 90, filled: 90, partlyFilled: 90, opposite: 90}
 
 // An outcome is the state of a search at the point where a setting would end it.
 type outcome struct {

@@ -17,6 +17,8 @@ test reads them:
                             the large ones
     bits.l2, bits.dot       47,000 vectors of 64 random bits; noise as long as these
     counts                  30,000 vectors of a few among 100 words, by Zipf's law; single words
+    categories.l2           45,000 vectors of five categories, each as twelve elements, one of them 1,
+                            and of eight numbers; numbers alone, and with one to three categories
     copies.l2               33,000 vectors of 96 dimensions in clusters, three in ten equal to one of
                             50; midpoints of two of these
     unit.l2                 33,000 vectors of 96 dimensions and length 1, near a common mean; others
@@ -29,6 +31,8 @@ test reads them:
                             rows, farther apart, and queries lie inside it and beside others
     windows.l2              30,000 windows of 256 steps of a random walk, of mean 0 and deviation 1; sines,
                             and what many windows have little of
+    tree.l2                 48,000 vectors of 64 dimensions around the leaves of a tree of clusters, five
+                            in each; centres of its levels, and midpoints of leaves
     lengths.dot             40,000 vectors of 96 dimensions in 200 groups, of lengths from 0.01 to
                             100 by a lognormal law; the centres of groups, and what lies near them
     words50k                the 50,000 most frequent words of --glove, a directory with base.fvecs and
@@ -150,6 +154,21 @@ def counts(folder):
     write(folder / "counts", "base", rows[QUERIES:])
     write(folder / "counts", "query", rows[:QUERIES])
     write(folder / "counts", "q-single words", numpy.eye(100)[RANDOM.integers(100, size=QUERIES)])
+
+
+def categories(folder):
+    random = numpy.random.default_rng(51)
+    parts = [numpy.eye(12)[random.integers(12, size=45_000 + QUERIES)] for _ in range(5)]
+    rows = numpy.hstack(parts + [random.random((45_000 + QUERIES, 8))])
+    write(folder / "categories.l2", "base", rows[QUERIES:])
+    write(folder / "categories.l2", "query", rows[:QUERIES])
+    for kept, name in enumerate(("numbers alone", "one category", "two categories", "three categories")):
+        some = rows[:QUERIES].copy()
+        some[:, 12 * kept:60] = 0
+        write(folder / "categories.l2", "q-" + name, some)
+    some = rows[:QUERIES].copy()
+    some[:, 60:] = 0
+    write(folder / "categories.l2", "q-categories alone", some)
 
 
 def copies(folder):
@@ -292,6 +311,28 @@ def pages(folder, bge):
     write(folder / "pages", "q-mostly a copy", 0.8 * some(made) + 0.2 * some(texts))
     write(folder / "pages", "q-between a copy and a text", some(made) + some(texts))
     write(folder / "pages", "q-between copies", some(made) + some(made))
+
+
+def tree(folder):
+    random = numpy.random.default_rng(8)
+    centres, levels = [numpy.zeros(64)], []
+    for level in range(5):
+        centres = [c + 0.5**level * random.standard_normal(64) for c in centres for _ in range(5)]
+        levels.append(numpy.array(centres))
+    leaves = levels[-1]
+    rows = leaves[random.integers(len(leaves), size=48_000 + QUERIES)]
+    rows = rows + 0.03 * random.standard_normal(rows.shape)
+    write(folder / "tree.l2", "base", rows[QUERIES:])
+    write(folder / "tree.l2", "query", rows[:QUERIES])
+
+    def near(x):
+        return x + 0.01 * random.standard_normal(x.shape)
+
+    for level, of in enumerate(levels[:-1]):
+        write(folder / "tree.l2", f"q-centres of level {level}", near(of[random.integers(len(of), size=QUERIES)]))
+    for name, size, other in ("siblings", 5, 1), ("cousins", 25, 7):
+        groups = leaves.reshape(-1, size, 64)[random.integers(len(leaves) // size, size=QUERIES)]
+        write(folder / "tree.l2", "q-between " + name, near((groups[:, 0] + groups[:, other]) / 2))
 
 
 def lengths(folder):
@@ -442,7 +483,7 @@ def main():
     parser.add_argument("--strange", nargs="+", default=[], metavar="SET",
                         help="directories of FOLDER that get further queries")
     args = parser.parse_args()
-    made = digits, words350k, groups, bits, counts, copies, unit, unequal, zipf, loose, windows, lengths
+    made = digits, words350k, groups, bits, counts, categories, copies, unit, unequal, zipf, loose, windows, tree, lengths
     makers = {m.__name__: lambda m=m: m(args.folder) for m in made}
     if args.glove:
         makers["words50k"] = lambda: words50k(args.folder, args.glove)
