@@ -79,8 +79,8 @@ type Observer interface {
 	// Committed reports batches that have become visible, from number first on, and Record.Replaced
 	// of each. The memory of the records belongs to the caller.
 	Committed(first uint64, records []wal.Record, replaced [][]byte)
-	// Froze reports that the head was frozen after a batch: a root with the batches up to that one
-	// comes next.
+	// Froze reports that the head was frozen after a batch. The next root with more batches than
+	// the present one ends with it.
 	Froze(lsn uint64)
 	// Rooted reports that meta.bolt has a new root. Its pages and the files that it names are kept
 	// until unpin is called.
@@ -312,7 +312,7 @@ type Record struct {
 // Adopt makes a root of meta.bolt and the records after it the current version, in a process that
 // has joined a leader. The records must begin at the batch after the root or before it, and have no
 // gap. Readers see the version before until all is ready. meta.ErrRoot says that the leader has a
-// newer root meanwhile. One goroutine at a time calls Adopt, AdoptNext and Receive.
+// newer root meanwhile. One goroutine at a time calls Adopt, AdoptNext, Receive and Freeze.
 func (db *Engine) Adopt(root Root, records []Record) error {
 	_ = db.CatchUp() // on an error, records has the batches as well
 	batches, err := readRecords(records)

@@ -68,7 +68,8 @@ type Root struct {
 // Derived says that derived files were made.
 type Derived struct{}
 
-// Frozen says that the leader has frozen its head after a record: the next root ends with it.
+// Frozen says that the leader has frozen its head after a record. The next root with more records
+// than the present one ends with it.
 type Frozen struct{ LSN uint64 }
 
 // Release says that the follower no longer reads files of a root.

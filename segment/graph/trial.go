@@ -34,8 +34,8 @@ const (
 	anywhere                    // all directions alike, even those that the rows hardly use; for L2 as long as a row
 	weakDirections              // rows without the directions in which rows differ most; not for Dot
 	midDirections               // rows without the few in which most of their length lies; not for Dot
-	popular                     // sparse rows that keep the element in which rows are largest
-	single                      // as long as a row, along one axis; only where many elements are zero
+	popular                     // sparse rows that keep the component in which rows are largest
+	single                      // as long as a row, along one axis; only where many components are zero
 	filled                      // rows without the components that are often zero; only where many are zero
 	partlyFilled                // the same, but one of these components is kept
 	opposite                    // rows times -1; not for L2, which has no opposite directions
