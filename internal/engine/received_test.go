@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -420,6 +421,63 @@ func TestReceivedDamage(t *testing.T) {
 }
 
 // BenchmarkCatchUp applies the records of documents with 384 components, 16 at a time, as one of 16
+// A follower whose head is split keeps both parts when it cannot take a root, and leads with the
+// rows of both, which the log has.
+func TestSplitHead(t *testing.T) {
+	p := newPair(t)
+	write := func(i int) {
+		t.Helper()
+		p.put(map[string]string{fmt.Sprint(i % 7): fmt.Sprint("text ", i)})
+		if err := errors.Join(p.receive(), p.follower.CatchUp()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 10 {
+		write(i)
+	}
+	p.leader.MetaMu.Lock() // the flush comes later
+	p.leader.CommitMu.Lock()
+	err := p.leader.freeze()
+	p.leader.CommitMu.Unlock()
+	if err := errors.Join(err, p.follower.Freeze(p.tap.frozen), p.follower.Freeze(p.tap.frozen)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 5 {
+		write(10 + i)
+	}
+	p.leader.MetaMu.Unlock()
+	want, _ := content(t, p.leader)
+	same := func(when string) {
+		t.Helper()
+		if got, _ := content(t, p.follower); !maps.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", when, got, want)
+		}
+	}
+	if err := p.leader.flushFrozen(); err != nil {
+		t.Fatal(err)
+	}
+	other := p.tap.root
+	other.DB[0]++
+	frozen := p.follower.shared.received.frozen
+	if err := p.follower.AdoptNext(other); !errors.Is(err, fileformat.ErrCorrupt) {
+		t.Fatalf("a root of another database: %v", err)
+	}
+	if frozen == nil || p.follower.shared.received.frozen != frozen {
+		t.Error("the follower has lost a part of its head")
+	}
+	same("after a root that it cannot take")
+	if err := p.leader.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.follower.TryLead(); err != nil {
+		t.Fatal(err)
+	}
+	if p.follower.shared.received.frozen != nil {
+		t.Error("the leader has a part of the head that it had as a follower")
+	}
+	same("as the leader")
+}
+
 // processes that write does.
 func BenchmarkCatchUp(b *testing.B) {
 	const documents, together = 1 << 14, 16
