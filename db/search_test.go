@@ -279,8 +279,12 @@ func TestSearchEdges(t *testing.T) {
 func TestBatchOverGraphs(t *testing.T) {
 	t.Parallel()
 	const dim, rows = 12, 500
+	kinds := []string{"normal", "clustered", "duplicates", "zero", "scales"}
+	if testing.Short() { // as under the race detector
+		kinds = kinds[:1]
+	}
 	for _, metric := range []Metric{Cosine, Dot, L2} {
-		for _, kind := range []string{"normal", "clustered", "duplicates", "zero", "scales"} {
+		for _, kind := range kinds {
 			t.Run(fmt.Sprint(metric, "/", kind), func(t *testing.T) {
 				ctx := t.Context()
 				do := func(err error) {
