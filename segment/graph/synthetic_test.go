@@ -96,15 +96,15 @@ func TestMidDirections(t *testing.T) {
 	}
 }
 
-// categories returns rows of categories, each as components of which one is 1, and of numbers.
-func categories(r *rand.Rand, rows, n, each, numbers int) *data {
-	d := &data{dim: n*each + numbers, vecs: make([]float32, rows*(n*each+numbers))}
+// categories returns rows with n one-hot categories of the given width, and with some numbers.
+func categories(r *rand.Rand, rows, n, width, numbers int) *data {
+	d := &data{dim: n*width + numbers, vecs: make([]float32, rows*(n*width+numbers))}
 	for i := range rows {
 		for c := range n {
-			d.row(i)[c*each+r.IntN(each)] = 1
+			d.row(i)[c*width+r.IntN(width)] = 1
 		}
 		for j := range numbers {
-			d.row(i)[n*each+j] = float32(r.Float64())
+			d.row(i)[n*width+j] = float32(r.Float64())
 		}
 	}
 	return d
