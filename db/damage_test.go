@@ -124,7 +124,7 @@ func (w *specimenWriter) state() string {
 }
 
 // smallest builds every kind of derived file for segments of any size, and uses them.
-var smallest = Options{codedBytes: 1, graphSize: 1, quickSize: 1, walkAlways: true, Workers: 1}
+var smallest = Options{codedBytes: 1, graphSize: 1, quickSize: 1, walkAlways: true, trials: 8, Workers: 1}
 
 func reading() *Options {
 	opts := smallest

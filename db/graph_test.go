@@ -33,12 +33,18 @@ type forest struct {
 	rng  *rand.Rand
 }
 
-var walking = Options{Sync: SyncNever, codedBytes: 1, graphSize: 1, quickSize: 1, walkAlways: true, Compaction: Manual}
+// promising are options with graphs of few rows, which all searches walk, and the calibration of
+// users. walking has a short calibration, which takes a tenth of the time: for tests of what does
+// not depend on how much a walk finds.
+var (
+	promising = Options{Sync: SyncNever, codedBytes: 1, graphSize: 1, quickSize: 1, walkAlways: true, Compaction: Manual}
+	walking   = func(o Options) Options { o.trials = 8; return o }(promising)
+)
 
 func plant(t *testing.T, dir string, metric Metric, kind string, rows, dim int) *forest {
 	t.Helper()
 	ctx := t.Context()
-	opts := walking
+	opts := promising
 	f := &forest{vdb: open(t, dir, &opts), docs: map[string]Document{}, rng: rand.New(rand.NewPCG(11, uint64(metric)))}
 	f.c = collection(t, f.vdb, "c", Schema{Dim: dim, Metric: metric})
 	vecs := vectorsOf(kind, f.rng, rows, dim)

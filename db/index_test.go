@@ -244,10 +244,17 @@ func TestSetIndex(t *testing.T) {
 	}
 }
 
+// briefly returns options whose calibration has enough trials for a level of 0.95.
+func briefly() Options {
+	opts := walking
+	opts.trials = 40
+	return opts
+}
+
 // plantClusters makes a forest of clusters: nibbles of codes pay.
 func plantClusters(t *testing.T, dir string, metric Metric, rows, dim int) *forest {
 	t.Helper()
-	opts := walking
+	opts := briefly()
 	f := &forest{vdb: open(t, dir, &opts), docs: map[string]Document{}, rng: rand.New(rand.NewPCG(21, uint64(metric)))}
 	f.c = collection(t, f.vdb, "c", Schema{Dim: dim, Metric: metric})
 	var docs []Document
@@ -276,7 +283,7 @@ func (f *forest) reopen(t *testing.T, dir string) {
 	if err := f.vdb.Close(); err != nil {
 		t.Fatal(err)
 	}
-	opts := walking
+	opts := briefly()
 	f.vdb = open(t, dir, &opts)
 	f.c = must(f.vdb.Collection("c"))
 }
@@ -299,12 +306,12 @@ func TestSetIndexByOthers(t *testing.T) {
 	if err := f.vdb.Close(); err != nil {
 		t.Fatal(err)
 	}
-	opts := walking
+	opts := briefly()
 	opts.Compaction, opts.settle = Automatic, 1
 	f.vdb = open(t, dir, &opts)
 	other := open(t, dir, &opts)
 	theirs := must(other.Collection("c"))
-	opts = walking
+	opts = briefly()
 	opts.ReadOnly, opts.Follow = true, byHand
 	replica := open(t, folder, &opts)
 	copied := must(replica.Collection("c"))

@@ -119,6 +119,7 @@ type Options struct {
 	recheckEvery  int           // nearest.RecheckEvery
 	recheckByHand bool          // by Rechecks.Drain, not in the background
 	walkAlways    bool          // search graphs even where scans cost less
+	trials        int           // see graph.Options
 	cheapFusion   int           // query.CheapFusion
 	convexTexts   int           // query.ConvexTexts
 }
@@ -188,7 +189,7 @@ func (o Options) settings() engine.Options {
 		Shared: !o.Exclusive, HeadSize: o.HeadSize, Workers: o.Workers, Compaction: o.Compaction == Automatic,
 		Logger: o.Logger, Hook: o.hook, Settle: o.settle,
 		CodedBytes: cmp.Or(o.codedBytes, engine.CodedBytes), GraphSize: cmp.Or(o.graphSize, engine.GraphSize),
-		QuickSize: o.quickSize, WalkAlways: o.walkAlways,
+		QuickSize: o.quickSize, WalkAlways: o.walkAlways, Trials: o.trials,
 	}
 	if o.Sync == SyncInterval {
 		s.SyncEvery = o.SyncEvery

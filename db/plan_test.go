@@ -31,7 +31,7 @@ func TestPlanByWork(t *testing.T) {
 				t.Skip("-short: a graph of the quick layout takes seconds to build")
 			}
 			const queries = 12
-			opts := walking
+			opts := promising
 			opts.quickSize, opts.walkAlways = set.quickSize, false
 			vdb := open(t, t.TempDir(), &opts)
 			c := collection(t, vdb, "c", Schema{Dim: set.dim})
@@ -97,7 +97,7 @@ func TestPlanByWork(t *testing.T) {
 // so. The answers have the recall, also where the filter excludes the rows near the query.
 func TestFilterScansSketches(t *testing.T) {
 	const rows, dim, queries, k = 16_000, 256, 40, 10
-	opts := walking
+	opts := promising
 	opts.walkAlways = false
 	vdb := open(t, t.TempDir(), &opts)
 	c := collection(t, vdb, "c", Schema{Dim: dim})

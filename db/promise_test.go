@@ -149,7 +149,7 @@ func shapes(r *rand.Rand) []shape {
 				v[i] += 0.3
 			}
 		}},
-		{"text model, middle dimension", Cosine, 256, func(_ *rand.Rand, v []float32) { // quick layout: see walking
+		{"text model, middle dimension", Cosine, 256, func(_ *rand.Rand, v []float32) { // quick layout: see promising
 			normal(other, v, 0.3)
 			c := middle[other.IntN(len(middle))]
 			for j, l := range middleLift {
@@ -394,7 +394,7 @@ type promised struct {
 // promiseOptions returns options for the tests of promises: graphs are always walked, or used as
 // -promise.planned says.
 func promiseOptions() Options {
-	opts := walking
+	opts := promising
 	if *promisePlan {
 		opts = Options{Sync: SyncNever, Compaction: Manual}
 	}

@@ -109,7 +109,7 @@ func TestMeasureRecall(t *testing.T) {
 func TestMeasureRecallOfNearScores(t *testing.T) {
 	const rows, dim = 2000, 32
 	ctx := t.Context()
-	opts := walking
+	opts := promising
 	opts.Recheck = Manual
 	vdb := open(t, t.TempDir(), &opts)
 	c := collection(t, vdb, "c", Schema{Dim: dim})
@@ -177,7 +177,7 @@ type farQueries struct {
 func newFarQueries(t *testing.T) *farQueries {
 	const rows, dim = 3000, 32
 	r := rand.New(rand.NewPCG(3, 4))
-	vdb := open(t, t.TempDir(), &walking)
+	vdb := open(t, t.TempDir(), &promising)
 	c := collection(t, vdb, "c", Schema{Dim: dim, Metric: L2})
 	var docs []Document
 	for i, v := range randomVectors(r, rows, dim) {
@@ -252,7 +252,7 @@ func hardQueries(t *testing.T, c *Collection, r *rand.Rand, dim, n int) (hard []
 func TestRecheck(t *testing.T) {
 	const rows, dim = 3000, 32
 	ctx := t.Context()
-	opts := walking
+	opts := promising
 	opts.recheckEvery, opts.recheckByHand = 1, true
 	vdb := open(t, t.TempDir(), &opts)
 	c := collection(t, vdb, "c", Schema{Dim: dim, Metric: L2})
@@ -393,7 +393,7 @@ type recallLesson struct {
 func learnRecall(t *testing.T, dir string) *recallLesson {
 	t.Helper()
 	const rows, dim = 3000, 32
-	l, r := &recallLesson{opts: walking}, rand.New(rand.NewPCG(3, 4))
+	l, r := &recallLesson{opts: promising}, rand.New(rand.NewPCG(3, 4))
 	l.opts.recheckEvery, l.opts.recheckByHand = 1, true
 	l.vdb = open(t, dir, &l.opts)
 	c := collection(t, l.vdb, "c", Schema{Dim: dim, Metric: L2})
@@ -572,7 +572,7 @@ func TestRecheckInBackground(t *testing.T) {
 	}
 	for _, recheck := range []Upkeep{Automatic, Manual} {
 		none := recheck == Manual
-		opts := walking
+		opts := promising
 		opts.recheckEvery, opts.Recheck, opts.ReadOnly = 1, recheck, true
 		vdb := open(t, dir, &opts)
 		c := collection(t, vdb, "c", Schema{Metric: L2})

@@ -75,7 +75,7 @@ func (s *OpenSegment) codesToShare(ctx context.Context) *codes.Codes {
 // writeGraph builds the graph of a segment. It extends the graph of the base, if there is one.
 func (db *Engine) writeGraph(ctx context.Context, w io.WriterAt, s *OpenSegment) error {
 	opts := graph.Options{Workers: db.Opts.Workers, QuickSize: db.Opts.QuickSize,
-		Small: s.index() == IndexSmall, Planned: !db.Opts.WalkAlways}
+		Small: s.index() == IndexSmall, Planned: !db.Opts.WalkAlways, Trials: db.Opts.Trials}
 	if y := yielderOf(ctx); y != nil {
 		opts.Yield, opts.Alone = y.yield, y.alone
 	}

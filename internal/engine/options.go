@@ -34,4 +34,5 @@ type Options struct {
 	GraphSize  int64         // vector components from which a segment gets a graph
 	QuickSize  int64         // see graph.Options
 	WalkAlways bool          // calibrate graphs for searches that cost more than scans; for tests
+	Trials     int           // see graph.Options
 }

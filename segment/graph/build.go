@@ -64,6 +64,7 @@ type builder struct {
 	yield   func()      // see Options
 	alone   func() bool // see Options
 	planned bool        // see Options
+	most    int         // trials of a kind: see Options
 }
 
 // A workerScratch is memory that one goroutine reuses.

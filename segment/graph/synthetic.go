@@ -62,7 +62,7 @@ type place struct {
 // words and for what lies between documents, the others for questions from another source.
 func (b *builder) queries(rows codes.Source) (all []trial, err error) {
 	s := synthesizer{builder: b, rows: rows, rng: rand.New(rand.NewPCG(b.head.seed, 2))}
-	picks := s.rng.Perm(b.Len())[:min(b.Len(), sampled[likeRows])]
+	picks := s.rng.Perm(b.Len())[:min(b.Len(), b.trialsOf(likeRows))]
 	slices.Sort(picks)
 	depth := func(k kind, i int) int { // rows of truth of the i-th trial of a kind
 		every := deepEvery
@@ -121,7 +121,7 @@ func (b *builder) queries(rows codes.Source) (all []trial, err error) {
 			k == midDirections && s.middle == len(s.strong):
 			continue
 		}
-		for i := range sampled[k] {
+		for i := range b.trialsOf(k) {
 			vec, err := s.query(k, i)
 			if err != nil {
 				return nil, err
@@ -130,6 +130,14 @@ func (b *builder) queries(rows codes.Source) (all []trial, err error) {
 		}
 	}
 	return all, nil
+}
+
+// trialsOf returns the number of trials of a kind.
+func (b *builder) trialsOf(k kind) int {
+	if b.most > 0 {
+		return min(b.most, sampled[k])
+	}
+	return sampled[k]
 }
 
 // query returns the i-th query of a kind. For Dot, the longest row would dominate a mean of rows,

@@ -56,6 +56,11 @@ type Options struct {
 	// callers that scan then.
 	Planned bool
 
+	// Trials is the largest number of trials of each kind in the calibration, for tests that search
+	// graphs but measure no recall: most of the time of a small graph goes there. 0: enough for
+	// promises.
+	Trials int
+
 	layout     uint32 // 0: by layoutOf
 	quiet      bool   // no calibration
 	unsketched bool   // no sketches, as in very many dimensions
@@ -161,7 +166,7 @@ func construct(ctx context.Context, ident codes.Ident, rows codes.Source, opts O
 	g := &Graph{head: h, geo: geo, mean: mean, space: newSpace(&h, mean), per: degree}
 	g.prepare()
 	b := newBuilder(ctx, g, opts.Workers)
-	b.yield, b.alone, b.planned = opts.Yield, opts.Alone, opts.Planned
+	b.yield, b.alone, b.planned, b.most = opts.Yield, opts.Alone, opts.Planned, opts.Trials
 	if err := b.makeRecords(rows, &opts); err != nil {
 		return nil, err
 	}
