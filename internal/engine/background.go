@@ -32,59 +32,59 @@ type background struct {
 	tidy    chan struct{} // retired segments may have no readers left
 }
 
-func (b *background) start(db *Engine) {
+func (b *background) start(e *Engine) {
 	b.stopped, b.cancel = context.WithCancel(context.Background())
 	b.flush, b.compact, b.derive = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1)
 	b.idle, b.code, b.settled = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1)
 	b.sketch, b.tidy = make(chan struct{}, 1), make(chan struct{}, 1)
-	if db.Folder != nil && db.Opts.Follow > 0 {
+	if e.Folder != nil && e.Opts.Follow > 0 {
 		b.group.Go(SegDir, func() error {
-			db.follow(b.stopped)
+			e.follow(b.stopped)
 			return nil
 		})
 	}
-	if db.Leads() {
-		b.lead(db)
+	if e.Leads() {
+		b.lead(e)
 	}
 }
 
 // lead starts the work of the process that writes the files.
-func (b *background) lead(db *Engine) {
+func (b *background) lead(e *Engine) {
 	lost, end := context.WithCancel(b.stopped)
-	db.Mu.Lock()
+	e.Mu.Lock()
 	b.lost, b.endWork = lost, end
-	db.Mu.Unlock()
-	b.serve(db, b.flush, "flush", func() error { return db.flushFrozen() })
-	if db.Opts.Compaction {
-		given := db.givingWay(lost)
-		b.serve(db, b.compact, "compaction", func() error { return db.CompactSome(given) })
-		b.serve(db, b.derive, "upkeep of derived files", func() error {
-			next, err := db.MakeDerived(given, ByCompact, db.Opts.Settle)
+	e.Mu.Unlock()
+	b.serve(e, b.flush, "flush", func() error { return e.flushFrozen() })
+	if e.Opts.Compaction {
+		given := e.givingWay(lost)
+		b.serve(e, b.compact, "compaction", func() error { return e.CompactSome(given) })
+		b.serve(e, b.derive, "upkeep of derived files", func() error {
+			next, err := e.MakeDerived(given, ByCompact, e.Opts.Settle)
 			if wakeAfter(next, b.derive); next == 0 {
 				wake(b.settled)
 			}
 			wake(b.sketch)
 			return err
 		})
-		b.serve(db, b.settled, "compaction of settled segments", later(b.settled, func() (time.Duration, error) {
-			return db.CompactSettled(given, db.Opts.Settle)
+		b.serve(e, b.settled, "compaction of settled segments", later(b.settled, func() (time.Duration, error) {
+			return e.CompactSettled(given, e.Opts.Settle)
 		}))
-		b.serve(db, b.code, "codes of the head", func() error { return db.codeHeads(given) })
-		b.serve(db, b.sketch, "sketches", func() error { return db.SketchSegments(given) })
-		b.serve(db, b.idle, "flush", func() error {
-			next, err := db.FlushIdle(db.Opts.Settle)
+		b.serve(e, b.code, "codes of the head", func() error { return e.codeHeads(given) })
+		b.serve(e, b.sketch, "sketches", func() error { return e.SketchSegments(given) })
+		b.serve(e, b.idle, "flush", func() error {
+			next, err := e.FlushIdle(e.Opts.Settle)
 			wakeAfter(next, b.idle)
 			return err
 		})
-		b.serve(db, b.tidy, "removal of segments", later(b.tidy, func() (time.Duration, error) {
-			return db.Tidy(db.Opts.Settle)
+		b.serve(e, b.tidy, "removal of segments", later(b.tidy, func() (time.Duration, error) {
+			return e.Tidy(e.Opts.Settle)
 		}))
 		b.WakeCompact()
 	}
-	if db.Opts.SyncEvery > 0 {
+	if e.Opts.SyncEvery > 0 {
 		b.work.Go(WALDir, func() error {
-			if err := vfs.Catch(WALDir, func() error { return b.syncEvery(db) }); err != nil {
-				return db.Fail(err)
+			if err := vfs.Catch(WALDir, func() error { return b.syncEvery(e) }); err != nil {
+				return e.Fail(err)
 			}
 			return nil
 		})
@@ -115,7 +115,7 @@ func later(c chan<- struct{}, work func() (next time.Duration, err error)) func(
 }
 
 // serve starts a goroutine that does work whenever it is woken.
-func (b *background) serve(db *Engine, wake <-chan struct{}, name string, work func() error) {
+func (b *background) serve(e *Engine, wake <-chan struct{}, name string, work func() error) {
 	lost := b.lost
 	b.work.Go(SegDir, func() error {
 		for {
@@ -123,7 +123,7 @@ func (b *background) serve(db *Engine, wake <-chan struct{}, name string, work f
 			case <-lost.Done():
 				return nil
 			case <-wake:
-				db.Maintain(name, work)
+				e.Maintain(name, work)
 			}
 		}
 	})
@@ -131,15 +131,15 @@ func (b *background) serve(db *Engine, wake <-chan struct{}, name string, work f
 
 // Maintain does one piece of background work. Its error, or its panic as an error, is kept for
 // Stats until the same work succeeds.
-func (db *Engine) Maintain(name string, work func() error) {
+func (e *Engine) Maintain(name string, work func() error) {
 	err := vfs.Catch(SegDir, work)
 	if errors.Is(err, context.Canceled) {
 		return
 	}
 	if err != nil {
-		db.Opts.Logger.Error(name+" failed", reasons(err)...)
+		e.Opts.Logger.Error(name+" failed", reasons(err)...)
 	}
-	db.record(name, err)
+	e.record(name, err)
 }
 
 // reasons are the attributes of a log line about an error.
@@ -152,36 +152,36 @@ func reasons(err error) []any {
 }
 
 // record keeps the outcome of a piece of background work for Stats.
-func (db *Engine) record(name string, err error) {
+func (e *Engine) record(name string, err error) {
 	if err != nil {
 		err = fmt.Errorf("%s: %w", name, Translate(err))
 	}
-	db.Mu.Lock()
-	defer db.Mu.Unlock()
+	e.Mu.Lock()
+	defer e.Mu.Unlock()
 	if err == nil {
-		delete(db.failures, name)
+		delete(e.failures, name)
 		return
 	}
-	if db.failures == nil {
-		db.failures = map[string]error{}
+	if e.failures == nil {
+		e.failures = map[string]error{}
 	}
-	db.failures[name] = err
+	e.failures[name] = err
 }
 
 // BackgroundErr returns the errors of background work, sorted by the name of the work.
-func (db *Engine) BackgroundErr() error {
-	db.Mu.Lock()
-	defer db.Mu.Unlock()
+func (e *Engine) BackgroundErr() error {
+	e.Mu.Lock()
+	defer e.Mu.Unlock()
 	var errs []error
-	for _, name := range slices.Sorted(maps.Keys(db.failures)) {
-		errs = append(errs, db.failures[name])
+	for _, name := range slices.Sorted(maps.Keys(e.failures)) {
+		errs = append(errs, e.failures[name])
 	}
 	return errors.Join(errs...)
 }
 
 // syncEvery syncs the log until the database is closed.
-func (b *background) syncEvery(db *Engine) error {
-	ticker := time.NewTicker(db.Opts.SyncEvery)
+func (b *background) syncEvery(e *Engine) error {
+	ticker := time.NewTicker(e.Opts.SyncEvery)
 	defer ticker.Stop()
 	lost := b.lost
 	for {
@@ -189,7 +189,7 @@ func (b *background) syncEvery(db *Engine) error {
 		case <-lost.Done():
 			return nil
 		case <-ticker.C:
-			if err := db.Log.Load().Sync(); err != nil {
+			if err := e.Log.Load().Sync(); err != nil {
 				return err
 			}
 		}
@@ -210,10 +210,10 @@ func (b *background) endLead() {
 }
 
 // leading returns a context that ends with the lead of this process.
-func (db *Engine) leading() context.Context {
-	db.Mu.Lock()
-	defer db.Mu.Unlock()
-	return db.Background.lost
+func (e *Engine) leading() context.Context {
+	e.Mu.Lock()
+	defer e.Mu.Unlock()
+	return e.Background.lost
 }
 
 func (b *background) wakeFlush()   { wake(b.flush) }

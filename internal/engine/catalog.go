@@ -9,7 +9,7 @@ import (
 // takes a dimension and a text index from the schema if it has none. It returns the definition in
 // force. With mustCreate, ErrExists says that the name is taken. The metadata, in the types that a
 // read returns, is for a new collection only.
-func (db *Engine) Define(ctx context.Context, name string, s Schema, metadata map[string]any,
+func (e *Engine) Define(ctx context.Context, name string, s Schema, metadata map[string]any,
 	mustCreate bool) (*Definition, error) {
 	if err := ValidateName(name); err != nil {
 		return nil, err
@@ -25,7 +25,7 @@ func (db *Engine) Define(ctx context.Context, name string, s Schema, metadata ma
 		return nil, err
 	}
 	var def *Definition
-	_, err = db.Exclusively(ctx, func(g *Group) ([]Op, error) {
+	_, err = e.Exclusively(ctx, func(g *Group) ([]Op, error) {
 		old, exists := g.Base.Names[name]
 		if !exists {
 			def = &Definition{ID: g.NextID, Name: name, Schema: s, Analysis: words, Metadata: metadata}
@@ -56,17 +56,17 @@ func (db *Engine) Define(ctx context.Context, name string, s Schema, metadata ma
 		return nil, err
 	}
 	if s.Text != nil {
-		db.Background.WakeCompact() // segments lack the new index
+		e.Background.WakeCompact() // segments lack the new index
 	}
 	return def, nil
 }
 
 // Rename gives a collection another name; ErrExists if the name is taken.
-func (db *Engine) Rename(ctx context.Context, from, to string) error {
+func (e *Engine) Rename(ctx context.Context, from, to string) error {
 	if err := ValidateName(to); err != nil {
 		return err
 	}
-	_, err := db.Exclusively(ctx, func(g *Group) ([]Op, error) {
+	_, err := e.Exclusively(ctx, func(g *Group) ([]Op, error) {
 		id, ok := g.Base.Names[from]
 		if !ok {
 			return nil, Missing(from, g.Base.Names)
@@ -85,13 +85,13 @@ func (db *Engine) Rename(ctx context.Context, from, to string) error {
 }
 
 // Redefine gives a collection another schema, but for a dimension that it has and s lacks.
-func (db *Engine) Redefine(ctx context.Context, name string, s Schema) (*Definition, error) {
+func (e *Engine) Redefine(ctx context.Context, name string, s Schema) (*Definition, error) {
 	words, err := NewAnalysis(name, s.Text)
 	if err != nil {
 		return nil, err
 	}
 	var def Definition
-	_, err = db.Exclusively(ctx, func(g *Group) ([]Op, error) {
+	_, err = e.Exclusively(ctx, func(g *Group) ([]Op, error) {
 		id, ok := g.Base.Names[name]
 		if !ok {
 			return nil, Missing(name, g.Base.Names)
@@ -107,8 +107,8 @@ func (db *Engine) Redefine(ctx context.Context, name string, s Schema) (*Definit
 }
 
 // SetMetadata replaces the metadata of a collection by m, in the types that a read returns.
-func (db *Engine) SetMetadata(ctx context.Context, id uint32, m map[string]any) error {
-	_, err := db.Exclusively(ctx, func(g *Group) ([]Op, error) {
+func (e *Engine) SetMetadata(ctx context.Context, id uint32, m map[string]any) error {
+	_, err := e.Exclusively(ctx, func(g *Group) ([]Op, error) {
 		v := g.Base.Views[id]
 		if v == nil {
 			return nil, fmt.Errorf("%w: the collection was dropped", ErrNotFound)
@@ -121,8 +121,8 @@ func (db *Engine) SetMetadata(ctx context.Context, id uint32, m map[string]any) 
 }
 
 // DropCollection removes a collection with all its documents; ErrNotFound if it does not exist.
-func (db *Engine) DropCollection(ctx context.Context, name string) error {
-	_, err := db.Exclusively(ctx, func(g *Group) ([]Op, error) {
+func (e *Engine) DropCollection(ctx context.Context, name string) error {
+	_, err := e.Exclusively(ctx, func(g *Group) ([]Op, error) {
 		id, ok := g.Base.Names[name]
 		if !ok {
 			return nil, Missing(name, g.Base.Names)

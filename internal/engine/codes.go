@@ -17,14 +17,14 @@ const CodedBytes = 1 << 20
 // wantsCodes reports whether the segment is large enough for codes.
 func (s *OpenSegment) wantsCodes() bool {
 	size := 4 * int64(s.Info.Dim) * int64(s.Info.Rows)
-	return size > 0 && size >= s.db.Opts.CodedBytes
+	return size > 0 && size >= s.engine.Opts.CodedBytes
 }
 
 // codesOf returns the codes of a segment. While they are absent, scans read the vectors.
-func (db *Engine) codesOf(s *OpenSegment) *Derived[codes.Codes] {
+func (e *Engine) codesOf(s *OpenSegment) *Derived[codes.Codes] {
 	ident := s.CodesIdent()
 	return &Derived[codes.Codes]{
-		db: db, Name: derivedName(s.Info.ID, "codes"), when: ByClose,
+		engine: e, Name: derivedName(s.Info.ID, "codes"), when: ByClose,
 		Parse:  func(b []byte) (*codes.Codes, error) { return codes.Parse(b, ident) },
 		verify: (*codes.Codes).Verify,
 		deep:   s.compareCodes,
@@ -49,21 +49,21 @@ func (db *Engine) codesOf(s *OpenSegment) *Derived[codes.Codes] {
 
 // SketchSegments makes the sketches of segments that have codes and wait for their graph, and drops
 // those of others.
-func (db *Engine) SketchSegments(ctx context.Context) error {
-	ver := db.Current() // keeps the segments mapped
-	defer db.Drop(ver)
+func (e *Engine) SketchSegments(ctx context.Context) error {
+	ver := e.Current() // keeps the segments mapped
+	defer e.Drop(ver)
 	for _, s := range ver.Files.Segments {
 		if s.Codes == nil || s.Graph == nil {
 			continue
 		}
 		err := vfs.Catch(s.Codes.File(), func() error {
-			return db.Guard(func() error { return s.sketch(ctx) })
+			return e.Guard(func() error { return s.sketch(ctx) })
 		})
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		if err != nil { // scans do without
-			db.Opts.Logger.Warn("cannot sketch rows", append(reasons(err), "segment", s.Info.ID)...)
+			e.Opts.Logger.Warn("cannot sketch rows", append(reasons(err), "segment", s.Info.ID)...)
 		}
 	}
 	return nil
@@ -87,6 +87,6 @@ func (s *OpenSegment) sketch(ctx context.Context) error {
 
 // CodesIdent identifies a segment in the files derived from its vectors.
 func (s *OpenSegment) CodesIdent() codes.Ident {
-	return codes.Ident{DB: s.db.Identity, Segment: s.Info.ID, Rows: s.Info.Rows, Dim: s.Info.Dim,
+	return codes.Ident{DB: s.engine.Identity, Segment: s.Info.ID, Rows: s.Info.Rows, Dim: s.Info.Dim,
 		Metric: s.metric, CRC: s.Info.CRC}
 }

@@ -12,9 +12,9 @@ import (
 
 // columnsOf returns the metadata columns of a segment. They are written with the segment;
 // if they are lost, the next filter rebuilds them.
-func (db *Engine) columnsOf(s *OpenSegment) *Derived[columns.Columns] {
+func (e *Engine) columnsOf(s *OpenSegment) *Derived[columns.Columns] {
 	return &Derived[columns.Columns]{
-		db: db, Name: derivedName(s.Info.ID, "cols"), when: onDemand,
+		engine: e, Name: derivedName(s.Info.ID, "cols"), when: onDemand,
 		Parse: func(b []byte) (*columns.Columns, error) { return columns.Parse(b, s.ColumnsIdent()) },
 		Write: func(ctx context.Context, w io.WriterAt) error {
 			b, err := s.gatherColumns(ctx)
@@ -29,7 +29,9 @@ func (db *Engine) columnsOf(s *OpenSegment) *Derived[columns.Columns] {
 }
 
 func (s *OpenSegment) ColumnsIdent() columns.Ident {
-	return columns.Ident{DB: s.db.Identity, Segment: s.Info.ID, Rows: s.Info.Rows, CRC: s.Info.CRC, Docs: s.Info.Docs}
+	return columns.Ident{
+		DB: s.engine.Identity, Segment: s.Info.ID, Rows: s.Info.Rows, CRC: s.Info.CRC, Docs: s.Info.Docs,
+	}
 }
 
 func (s *OpenSegment) writeColumns(w io.WriterAt, b *columns.Builder) error {
@@ -41,7 +43,7 @@ func (s *OpenSegment) writeColumns(w io.WriterAt, b *columns.Builder) error {
 func (s *OpenSegment) keepColumns(b *columns.Builder) {
 	err := s.Cols.keep(func(w io.WriterAt) error { return s.writeColumns(w, b) })
 	if err != nil { // costs time later, not data
-		s.db.Opts.Logger.Warn("cannot keep derived file", "file", s.Cols.Name, "error", err)
+		s.engine.Opts.Logger.Warn("cannot keep derived file", "file", s.Cols.Name, "error", err)
 	}
 }
 

@@ -25,29 +25,29 @@ var maxBatchLen = MaxBatchLen
 
 // Write applies ops, whose documents and vectors have size bytes, all or none. It returns how many
 // documents the deletes removed.
-func (db *Engine) Write(ctx context.Context, ops []Op, size int) (deleted int, err error) {
+func (e *Engine) Write(ctx context.Context, ops []Op, size int) (deleted int, err error) {
 	r := &request{ops: ops, size: size}
-	err = db.submit(ctx, r)
+	err = e.submit(ctx, r)
 	return r.deleted, err
 }
 
 // Submit is Write for a follower. It does not wait: done gets the result, and must not block.
 // CommitSubmitted, or a writer of this process, commits the write. A request that was applied
 // already is not applied again, and has the result that it had.
-func (db *Engine) Submit(id RequestID, ops []Op, size int, done func(deleted int, err error)) {
-	if !db.Leads() {
+func (e *Engine) Submit(id RequestID, ops []Op, size int, done func(deleted int, err error)) {
+	if !e.Leads() {
 		done(0, errDeposed) // its follower asks the new leader
 		return
 	}
-	q := &db.Queue
+	q := &e.Queue
 	q.Mu.Lock()
 	defer q.Mu.Unlock()
 	q.Waiting = append(q.Waiting, &request{id: id, ops: ops, size: size, done: done})
 }
 
 // CommitSubmitted commits one group of requests, unless somebody is about to do so.
-func (db *Engine) CommitSubmitted() {
-	q := &db.Queue
+func (e *Engine) CommitSubmitted() {
+	q := &e.Queue
 	q.Mu.Lock()
 	if q.leading || len(q.Waiting) == 0 {
 		q.Mu.Unlock()
@@ -55,20 +55,20 @@ func (db *Engine) CommitSubmitted() {
 	}
 	q.leading = true
 	q.Mu.Unlock()
-	db.lead(nil)
+	e.lead(nil)
 }
 
 // Exclusively runs decide while no other write happens, and applies the ops that decide
 // returns. decide sees the newest version.
-func (db *Engine) Exclusively(ctx context.Context, decide func(*Group) ([]Op, error)) (deleted int, err error) {
-	return db.ExclusivelyFor(ctx, RequestID{}, decide)
+func (e *Engine) Exclusively(ctx context.Context, decide func(*Group) ([]Op, error)) (deleted int, err error) {
+	return e.ExclusivelyFor(ctx, RequestID{}, decide)
 }
 
 // ExclusivelyFor is Exclusively for a follower, whose request is not applied twice.
-func (db *Engine) ExclusivelyFor(ctx context.Context, id RequestID,
+func (e *Engine) ExclusivelyFor(ctx context.Context, id RequestID,
 	decide func(*Group) ([]Op, error)) (deleted int, err error) {
 	r := &request{id: id, decide: decide}
-	err = db.submit(ctx, r)
+	err = e.submit(ctx, r)
 	return r.deleted, err
 }
 
@@ -99,34 +99,34 @@ type commitQueue struct {
 // maxGroupBytes bounds the size of one append.
 const maxGroupBytes = 8 << 20
 
-func (db *Engine) submit(ctx context.Context, r *request) error {
-	if db.Opts.ReadOnly {
+func (e *Engine) submit(ctx context.Context, r *request) error {
+	if e.Opts.ReadOnly {
 		return ErrReadOnly
 	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := db.MayWait(); err != nil {
+	if err := e.MayWait(); err != nil {
 		return err
 	}
 	own := r.id.zero()
 	for {
-		for db.Role() == Follower {
+		for e.Role() == Follower {
 			if !own {
 				return errDeposed // its follower asks the new leader
 			}
-			if done, err := db.forward(ctx, r); done {
+			if done, err := e.forward(ctx, r); done {
 				return err
 			}
 		}
 		unresolved, seen := r.ops, uint64(0)
 		if own {
-			if r.id = db.ownID(); !r.id.zero() {
-				unresolved, seen = slices.Clone(r.ops), db.Seen()
+			if r.id = e.ownID(); !r.id.zero() {
+				unresolved, seen = slices.Clone(r.ops), e.Seen()
 			}
 		}
 		r.err = nil
-		if err := db.enqueue(ctx, r); err != nil {
+		if err := e.enqueue(ctx, r); err != nil {
 			return err
 		}
 		switch {
@@ -136,7 +136,7 @@ func (db *Engine) submit(ctx context.Context, r *request) error {
 		case !own || r.id.zero():
 			return r.err
 		default:
-			if applied, err := db.askOutcome(ctx, r, seen); applied || err != nil {
+			if applied, err := e.askOutcome(ctx, r, seen); applied || err != nil {
 				return err
 			}
 		}
@@ -145,8 +145,8 @@ func (db *Engine) submit(ctx context.Context, r *request) error {
 }
 
 // ownID returns an id for a write of this process, which leads; zero if no other process follows.
-func (db *Engine) ownID() RequestID {
-	if up := db.Opts.Upstream; up != nil {
+func (e *Engine) ownID() RequestID {
+	if up := e.Opts.Upstream; up != nil {
 		return up.OwnID()
 	}
 	return RequestID{}
@@ -154,21 +154,21 @@ func (db *Engine) ownID() RequestID {
 
 // askOutcome finds out whether a write of this process, made after batch seen when it had lost the
 // lead without knowing, is in the log that the next leader took over.
-func (db *Engine) askOutcome(ctx context.Context, r *request, seen uint64) (applied bool, err error) {
-	if err := db.Begin(); err != nil {
+func (e *Engine) askOutcome(ctx context.Context, r *request, seen uint64) (applied bool, err error) {
+	if err := e.Begin(); err != nil {
 		return false, fmt.Errorf("%w: %w", ErrUnknown, err)
 	}
-	defer db.End()
-	r.deleted, applied, err = db.Opts.Upstream.Outcome(ctx, r.id, seen)
+	defer e.End()
+	r.deleted, applied, err = e.Opts.Upstream.Outcome(ctx, r.id, seen)
 	return applied, err
 }
 
 // enqueue waits until a group with the request has been committed. It fails with the error of ctx
 // if that ends before the group is begun: a function that decides, here or in another process, may
 // keep others waiting for ever.
-func (db *Engine) enqueue(ctx context.Context, r *request) error {
+func (e *Engine) enqueue(ctx context.Context, r *request) error {
 	r.turn = make(chan bool, 1)
-	q, o := &db.Queue, db.observer()
+	q, o := &e.Queue, e.observer()
 	q.Mu.Lock()
 	q.Waiting = append(q.Waiting, r)
 	lead := !q.leading && !r.left(o)
@@ -181,7 +181,7 @@ func (db *Engine) enqueue(ctx context.Context, r *request) error {
 				return err
 			}
 		}
-		if db.lead(r) {
+		if e.lead(r) {
 			return nil
 		}
 		lead = false // the group was full before r
@@ -228,8 +228,8 @@ func (q *commitQueue) gather() {
 
 // lead commits one group and passes the lead on. It reports whether r was in the group; r is nil
 // if the observer leads.
-func (db *Engine) lead(r *request) (included bool) {
-	q := &db.Queue
+func (e *Engine) lead(r *request) (included bool) {
+	q := &e.Queue
 	q.gather()
 	q.Mu.Lock()
 	n, size := 0, 0
@@ -248,17 +248,17 @@ func (db *Engine) lead(r *request) (included bool) {
 	q.Waiting = q.Waiting[n:]
 	q.Mu.Unlock()
 
-	defer db.handOver(r, group) // also when a panic or Goexit ends this goroutine
+	defer e.handOver(r, group) // also when a panic or Goexit ends this goroutine
 	if n == 0 {
 		return false // the contexts of those before have ended
 	}
-	db.commitGroup(group)
+	e.commitGroup(group)
 	return slices.Contains(group, r)
 }
 
 // handOver passes on the lead of r after the commit of a group, and answers its members.
-func (db *Engine) handOver(r *request, group []*request) {
-	db.Queue.passOn(group, db.observer())
+func (e *Engine) handOver(r *request, group []*request) {
+	e.Queue.passOn(group, e.observer())
 	woken := false
 	for _, member := range group {
 		switch {
@@ -307,13 +307,13 @@ var errAbandoned = errors.New("the writing goroutine ended during the commit")
 // commitGroup is the write path: resolve, log, sync, apply, publish. A panic becomes the
 // error of the whole group: followers wait for the outcome, and a batch of any of them
 // may have caused the panic.
-func (db *Engine) commitGroup(requests []*request) {
-	db.CommitMu.Lock()
-	defer db.CommitMu.Unlock()
+func (e *Engine) commitGroup(requests []*request) {
+	e.CommitMu.Lock()
+	defer e.CommitMu.Unlock()
 	err, logged := errAbandoned, false
 	defer func() {
 		if err != nil && logged {
-			err = db.Fail(err) // the log may hold batches that are not applied
+			err = e.Fail(err) // the log may hold batches that are not applied
 		}
 		for _, r := range requests {
 			if err != nil && r.err == nil {
@@ -323,30 +323,30 @@ func (db *Engine) commitGroup(requests []*request) {
 	}()
 	err = vfs.Catch(WALDir, func() error {
 		logged = true // a panic during rotation may leave the log between two files
-		err := db.makeRoom()
+		err := e.makeRoom()
 		if logged = false; err != nil {
 			return err
 		}
-		return db.commitLocked(requests, &logged)
+		return e.commitLocked(requests, &logged)
 	})
 }
 
 // commitLocked commits a group once there is room. The error applies to every request
 // that has none of its own. logged is true while the log may hold batches that are not
 // applied: an error or panic then must stop further writes.
-func (db *Engine) commitLocked(requests []*request, logged *bool) error {
-	g := newGroup(db)
+func (e *Engine) commitLocked(requests []*request, logged *bool) error {
+	g := newGroup(e)
 	records, err := g.records(requests)
 	if err != nil || len(records) == 0 {
 		return err
 	}
 	*logged = true
-	log := db.Log.Load()
+	log := e.Log.Load()
 	last, err := log.Append(records)
-	if err == nil && db.Opts.SyncAlways {
+	if err == nil && e.Opts.SyncAlways {
 		err = log.Sync()
 	}
-	if fenced := db.fenced(); errors.Is(fenced, errDeposed) {
+	if fenced := e.fenced(); errors.Is(fenced, errDeposed) {
 		// The process that leads now has a copy in another directory: nobody reads this log again,
 		// so its batches cannot contradict later writes.
 		*logged = false
@@ -359,28 +359,28 @@ func (db *Engine) commitLocked(requests []*request, logged *bool) error {
 		// After a failed write or sync, the log refuses every further sync, so Sync tells
 		// the two apart.
 		if failed := log.Sync(); failed != nil {
-			err = db.Fail(failed)
+			err = e.Fail(failed)
 		}
 		*logged = false
 		return err
 	}
-	db.Active.logged += wal.GroupSize(records)
-	err = db.Guard(func() error {
+	e.Active.logged += wal.GroupSize(records)
+	err = e.Guard(func() error {
 		lsn := last - uint64(len(records))
 		for _, r := range requests {
 			if r.err == nil && len(r.ops) > 0 {
 				lsn++
 				g.apply(r.ops)
-				db.outcomes.note(lsn, r.id, r.deleted)
+				e.outcomes.note(lsn, r.id, r.deleted)
 			}
 		}
 		g.publish(last)
 		return nil
 	})
 	if err != nil {
-		return db.Fail(err) // the log is ahead of the state in memory
+		return e.Fail(err) // the log is ahead of the state in memory
 	}
-	if o := db.observer(); o != nil {
+	if o := e.observer(); o != nil {
 		replaced := make([][]byte, 0, len(records))
 		for _, r := range requests {
 			if r.err == nil && len(r.ops) > 0 {
@@ -395,14 +395,14 @@ func (db *Engine) commitLocked(requests []*request, logged *bool) error {
 // records resolves requests and returns their records for the log. A request with an error of its
 // own has no record, nor has one that changes nothing.
 func (g *Group) records(requests []*request) ([]wal.Record, error) {
-	db := g.db
+	e := g.engine
 	for _, r := range requests {
-		if o, applied, _ := db.outcomes.find(r.id); applied { // its follower has sent it again
+		if o, applied, _ := e.outcomes.find(r.id); applied { // its follower has sent it again
 			r.ops, r.decide, r.deleted = nil, nil, o.deleted
 		}
 	}
 	if r := requests[0]; r.decide != nil {
-		err := db.Guard(func() (err error) {
+		err := e.Guard(func() (err error) {
 			r.ops, err = r.decide(g)
 			return err
 		})
@@ -411,7 +411,7 @@ func (g *Group) records(requests []*request) ([]wal.Record, error) {
 		}
 	}
 	var records []wal.Record
-	err := db.Read(g.Base, func(tx *meta.Tx) error {
+	err := e.Read(g.Base, func(tx *meta.Tx) error {
 		g.tx = tx
 		for _, r := range requests {
 			first := g.nextNum
@@ -443,7 +443,7 @@ func replacedBy(ops []Op) []byte {
 // A Group is a set of requests that become visible together. It resolves each request
 // against the newest version and the writes of the requests before it.
 type Group struct {
-	db      *Engine
+	engine  *Engine
 	Base    *Version
 	tx      *meta.Tx
 	nextNum uint64
@@ -463,9 +463,9 @@ type docKey struct {
 }
 
 // newGroup must be called, and the group used, with CommitMu held.
-func newGroup(db *Engine) *Group {
+func newGroup(e *Engine) *Group {
 	return &Group{
-		db: db, Base: db.tip(), nextNum: db.nextNum, NextID: db.nextColl,
+		engine: e, Base: e.tip(), nextNum: e.nextNum, NextID: e.nextColl,
 		defs:    map[uint32]*Definition{},
 		pending: map[docKey]*Op{},
 		own:     map[docKey]*Op{},
@@ -700,7 +700,7 @@ func (g *Group) apply(ops []Op) {
 
 // addToHead adds a resolved write to the head.
 func (g *Group) addToHead(o *Op) {
-	h := g.db.Active
+	h := g.engine.Active
 	switch o.Kind {
 	case OpDefine:
 		h.coll(o.Coll) // so that the flush includes the collection
@@ -716,8 +716,8 @@ func (g *Group) addToHead(o *Op) {
 
 // publish makes the applied writes visible, as of batch lsn.
 func (g *Group) publish(lsn uint64) {
-	db := g.db
-	db.nextNum, db.nextColl = g.nextNum, max(g.NextID, db.nextColl)
+	e := g.engine
+	e.nextNum, e.nextColl = g.nextNum, max(g.NextID, e.nextColl)
 	next := g.Base.successor()
 	next.LSN, next.nextNum = lsn, g.nextNum
 	renamed, indexed := false, false
@@ -726,10 +726,10 @@ func (g *Group) publish(lsn uint64) {
 		if v == nil {
 			delete(next.Views, id)
 		} else {
-			if older := db.shared.received.frozen; g.kept && older != nil {
+			if older := e.shared.received.frozen; g.kept && older != nil {
 				v.refresh(older.colls[id])
 			}
-			v.refresh(db.Active.colls[id])
+			v.refresh(e.Active.colls[id])
 			v.kill(g.kills[id])
 			next.Views[id] = v
 		}
@@ -742,9 +742,9 @@ func (g *Group) publish(lsn uint64) {
 			next.Names[v.Def.Name] = id
 		}
 	}
-	db.publish(next)
+	e.publish(next)
 	if indexed {
-		db.Background.wakeDerive()
+		e.Background.wakeDerive()
 	}
 }
 

@@ -26,97 +26,97 @@ const (
 )
 
 // Compact compacts everything. It ends early with ctx, and with ErrClosed when the database closes.
-func (db *Engine) Compact(ctx context.Context) error {
+func (e *Engine) Compact(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	lost := db.leading()
+	lost := e.leading()
 	defer context.AfterFunc(lost, cancel)() // so that Close does not wait for the end
-	err := db.compactAll(ctx)
+	err := e.compactAll(ctx)
 	switch {
 	case !errors.Is(err, context.Canceled) || lost.Err() == nil:
 		return err
-	case db.Background.stopped.Err() != nil:
+	case e.Background.stopped.Err() != nil:
 		return ErrClosed
 	}
 	return errDeposed
 }
 
-func (db *Engine) compactAll(ctx context.Context) error {
-	db.Mu.Lock()
-	db.compacts++
-	if db.stopBuilding != nil {
-		db.stopBuilding()
+func (e *Engine) compactAll(ctx context.Context) error {
+	e.Mu.Lock()
+	e.compacts++
+	if e.stopBuilding != nil {
+		e.stopBuilding()
 	}
-	db.Mu.Unlock()
-	db.compactMu.Lock()
-	defer db.compactMu.Unlock()
-	db.Mu.Lock()
-	db.compacts--
-	db.Mu.Unlock()
-	if err := db.Settle(); err != nil {
+	e.Mu.Unlock()
+	e.compactMu.Lock()
+	defer e.compactMu.Unlock()
+	e.Mu.Lock()
+	e.compacts--
+	e.Mu.Unlock()
+	if err := e.Settle(); err != nil {
 		return err
 	}
 	progress := ProgressOf(ctx)
 	ctx = progress.with(ctx)
-	plan := db.Plan(EveryVictim)
+	plan := e.Plan(EveryVictim)
 	for _, c := range plan {
 		progress.Expect(c.rows())
 	}
 	for _, c := range plan {
-		if err := db.CompactPart(ctx, c); err != nil {
+		if err := e.CompactPart(ctx, c); err != nil {
 			return err
 		}
 		progress.Add(c.rows())
 	}
-	if file, free := db.Store.Size(); free > 1<<20 && free > file/8 {
-		err := db.rewriteMeta()
-		if noSpace(err) && db.Store.Usable() {
+	if file, free := e.Store.Size(); free > 1<<20 && free > file/8 {
+		err := e.rewriteMeta()
+		if noSpace(err) && e.Store.Usable() {
 			return err // meta.bolt is unchanged
 		}
 		if err != nil {
-			return db.Fail(err)
+			return e.Fail(err)
 		}
 	}
-	if err := db.Settle(); err != nil {
+	if err := e.Settle(); err != nil {
 		return err
 	}
-	if err := db.renewDerived(ctx); err != nil {
+	if err := e.renewDerived(ctx); err != nil {
 		return err
 	}
-	db.MetaMu.Lock()
-	rest := len(db.State.Obsolete) > 0 // segments whose graphs were reused by MakeDerived
-	db.MetaMu.Unlock()
+	e.MetaMu.Lock()
+	rest := len(e.State.Obsolete) > 0 // segments whose graphs were reused by MakeDerived
+	e.MetaMu.Unlock()
 	if rest {
-		return db.Settle()
+		return e.Settle()
 	}
 	return nil
 }
 
-func (db *Engine) rewriteMeta() error {
-	db.MetaMu.Lock()
-	defer db.MetaMu.Unlock()
-	if err := errors.Join(db.mayWrite(), db.fenced()); err != nil {
+func (e *Engine) rewriteMeta() error {
+	e.MetaMu.Lock()
+	defer e.MetaMu.Unlock()
+	if err := errors.Join(e.mayWrite(), e.fenced()); err != nil {
 		return err
 	}
-	if err := db.Store.Rewrite(); err != nil {
+	if err := e.Store.Rewrite(); err != nil {
 		return err
 	}
-	db.announce()
+	e.announce()
 	return nil
 }
 
 // CompactSome runs background compactions until none is worthwhile.
-func (db *Engine) CompactSome(ctx context.Context) error {
-	db.compactMu.Lock()
-	defer db.compactMu.Unlock()
-	defer db.Background.wakeDerive()
+func (e *Engine) CompactSome(ctx context.Context) error {
+	e.compactMu.Lock()
+	defer e.compactMu.Unlock()
+	defer e.Background.wakeDerive()
 	for {
-		jobs := db.Plan(worthwhileVictims)
-		if len(jobs) == 0 || db.Err() != nil {
+		jobs := e.Plan(worthwhileVictims)
+		if len(jobs) == 0 || e.Err() != nil {
 			return nil
 		}
 		jobs[0].whole = true
-		if err := db.CompactPart(ctx, jobs[0]); err != nil {
+		if err := e.CompactPart(ctx, jobs[0]); err != nil {
 			return err
 		}
 	}
@@ -143,15 +143,15 @@ type victim struct {
 func (v victim) live() int { return v.Info.Rows - v.dead.Count() }
 
 // Plan lists the compactions of the segments that choose selects.
-func (db *Engine) Plan(choose func([]victim) []victim) []compaction {
-	db.MetaMu.Lock()
-	defer db.MetaMu.Unlock()
+func (e *Engine) Plan(choose func([]victim) []victim) []compaction {
+	e.MetaMu.Lock()
+	defer e.MetaMu.Unlock()
 	type key struct {
 		coll uint32
 		dim  int
 	}
 	groups := map[key][]victim{}
-	for _, s := range db.Segments {
+	for _, s := range e.Segments {
 		k := key{s.Info.Collection, s.Info.Dim}
 		groups[k] = append(groups[k], victim{s, s.dead})
 	}
@@ -200,29 +200,29 @@ func worthwhileVictims(group []victim) []victim {
 // by one for ever if nothing else were written: first those too small for a graph, then, if nothing
 // was written for as long, the others. It returns the time until it should be called again, 0 if
 // nothing is left.
-func (db *Engine) CompactSettled(ctx context.Context, age time.Duration) (next time.Duration, err error) {
-	db.compactMu.Lock()
-	defer db.compactMu.Unlock()
-	for db.Err() == nil {
+func (e *Engine) CompactSettled(ctx context.Context, age time.Duration) (next time.Duration, err error) {
+	e.compactMu.Lock()
+	defer e.compactMu.Unlock()
+	for e.Err() == nil {
 		start := time.Now()
-		jobs := db.Plan(func(group []victim) []victim { return strayVictims(group, age) })
+		jobs := e.Plan(func(group []victim) []victim { return strayVictims(group, age) })
 		all := len(jobs) == 0
 		if all {
-			if jobs = db.Plan(func(group []victim) []victim { return idleVictims(group, age) }); len(jobs) == 0 {
+			if jobs = e.Plan(func(group []victim) []victim { return idleVictims(group, age) }); len(jobs) == 0 {
 				return 0, nil
 			}
-			if wait := db.untilIdle(age); wait > 0 {
+			if wait := e.untilIdle(age); wait > 0 {
 				return wait, nil
 			}
 		}
 		jobs[0].whole = true
-		if err := db.CompactPart(ctx, jobs[0]); err != nil {
+		if err := e.CompactPart(ctx, jobs[0]); err != nil {
 			return 0, err
 		}
 		if all {
-			db.rest(time.Since(start))
+			e.rest(time.Since(start))
 		}
-		db.Background.wakeDerive()
+		e.Background.wakeDerive()
 	}
 	return 0, nil
 }
@@ -243,7 +243,7 @@ func graphRows(group []victim) (rows int, ok bool) {
 	if len(group) == 0 || group[0].Info.Dim == 0 || group[0].index() == IndexNone {
 		return 0, false
 	}
-	return int(group[0].db.Opts.GraphSize / int64(group[0].Info.Dim)), true
+	return int(group[0].engine.Opts.GraphSize / int64(group[0].Info.Dim)), true
 }
 
 // strayVictims chooses from segments sorted by rows those that are too small for a graph: all of
@@ -284,14 +284,14 @@ const (
 )
 
 // rest postpones the next merge of idleVictims after one that took this long. compactMu is held.
-func (db *Engine) rest(took time.Duration) { db.rested = time.Now().Add(restFactor * took) }
+func (e *Engine) rest(took time.Duration) { e.rested = time.Now().Add(restFactor * took) }
 
 // untilIdle returns the time until idleVictims may be merged, 0 or less if that is now. compactMu
 // is held.
-func (db *Engine) untilIdle(age time.Duration) time.Duration {
-	db.CommitMu.Lock()
-	defer db.CommitMu.Unlock()
-	return max(age-time.Since(db.lastWrite), time.Until(db.rested))
+func (e *Engine) untilIdle(age time.Duration) time.Duration {
+	e.CommitMu.Lock()
+	defer e.CommitMu.Unlock()
+	return max(age-time.Since(e.lastWrite), time.Until(e.rested))
 }
 
 // idleVictims chooses from segments sorted by rows: all up to the largest that the smaller ones are
@@ -327,20 +327,20 @@ func (c *compaction) rows() (n int64) {
 }
 
 // CompactPart runs one compaction. compactMu is held.
-func (db *Engine) CompactPart(ctx context.Context, c compaction) error {
+func (e *Engine) CompactPart(ctx context.Context, c compaction) error {
 	start := time.Now()
-	db.removeLitter()
-	defer db.Drop(db.Current()) // keeps the victims mapped
-	db.MetaMu.Lock()
-	there := db.haveVictims(c) // a dropped victim may already be unmapped
-	db.MetaMu.Unlock()
+	e.removeLitter()
+	defer e.Drop(e.Current()) // keeps the victims mapped
+	e.MetaMu.Lock()
+	there := e.haveVictims(c) // a dropped victim may already be unmapped
+	e.MetaMu.Unlock()
 	if !there {
 		return nil
 	}
 	var fresh *OpenSegment
 	err := RetryDerived(func() error {
-		return db.Guard(func() (err error) {
-			fresh, err = db.merge(ctx, c)
+		return e.Guard(func() (err error) {
+			fresh, err = e.merge(ctx, c)
 			return err
 		})
 	})
@@ -349,18 +349,18 @@ func (db *Engine) CompactPart(ctx context.Context, c compaction) error {
 	}
 	done := fresh == nil
 	defer func() {
-		if !done && db.Err() == nil { // in doubt, meta.bolt may name fresh: the next Open decides
-			db.unmap(fresh)
-			db.removeSegment(fresh.Info.ID)
+		if !done && e.Err() == nil { // in doubt, meta.bolt may name fresh: the next Open decides
+			e.unmap(fresh)
+			e.removeSegment(fresh.Info.ID)
 		}
 	}()
-	db.MetaMu.Lock()
-	defer db.MetaMu.Unlock()
-	if !db.haveVictims(c) {
+	e.MetaMu.Lock()
+	defer e.MetaMu.Unlock()
+	if !e.haveVictims(c) {
 		return nil
 	}
 	var dead *bitset.Cow
-	err = db.Guard(func() error {
+	err = e.Guard(func() error {
 		for _, v := range c.Victims {
 			dead = carryOver(dead, v, v.OpenSegment.dead, fresh)
 		}
@@ -369,9 +369,9 @@ func (db *Engine) CompactPart(ctx context.Context, c compaction) error {
 	if err != nil {
 		return err
 	}
-	err = db.commitMeta(nil, func(tx *meta.Tx) error {
+	err = e.commitMeta(nil, func(tx *meta.Tx) error {
 		for _, v := range c.Victims {
-			if err := db.retire(tx, v.Info.ID); err != nil {
+			if err := e.retire(tx, v.Info.ID); err != nil {
 				return err
 			}
 		}
@@ -391,20 +391,20 @@ func (db *Engine) CompactPart(ctx context.Context, c compaction) error {
 	done = true
 	if fresh != nil {
 		fresh.dead = dead
-		db.Segments[fresh.Info.ID] = fresh
+		e.Segments[fresh.Info.ID] = fresh
 	}
-	if err := db.Guard(func() error { return db.publishCompaction(c, fresh) }); err != nil {
-		return db.Fail(err) // meta.bolt is ahead of the state in memory
+	if err := e.Guard(func() error { return e.publishCompaction(c, fresh) }); err != nil {
+		return e.Fail(err) // meta.bolt is ahead of the state in memory
 	}
-	db.Opts.Logger.Info("compacted", "collection", c.coll, "segments", len(c.Victims), "took", time.Since(start))
+	e.Opts.Logger.Info("compacted", "collection", c.coll, "segments", len(c.Victims), "took", time.Since(start))
 	return nil
 }
 
 // haveVictims reports whether all victims are still in the database: a dropped collection takes its
 // segments with it. MetaMu is held.
-func (db *Engine) haveVictims(c compaction) bool {
+func (e *Engine) haveVictims(c compaction) bool {
 	for _, v := range c.Victims {
-		if db.Segments[v.Info.ID] != v.OpenSegment {
+		if e.Segments[v.Info.ID] != v.OpenSegment {
 			return false
 		}
 	}
@@ -430,11 +430,11 @@ func carryOver(dead *bitset.Cow, v victim, now *bitset.Cow, fresh *OpenSegment) 
 	return dead.With(rows...)
 }
 
-func (db *Engine) publishCompaction(c compaction, fresh *OpenSegment) error {
-	db.CommitMu.Lock()
-	defer db.CommitMu.Unlock()
-	next := db.Cur.successor()
-	next.Files = newFileSet(db.Store, &db.ids, db.Segments)
+func (e *Engine) publishCompaction(c compaction, fresh *OpenSegment) error {
+	e.CommitMu.Lock()
+	defer e.CommitMu.Unlock()
+	next := e.Cur.successor()
+	next.Files = newFileSet(e.Store, &e.ids, e.Segments)
 	if v := next.Views[c.coll]; v != nil {
 		v = v.clone()
 		var dead *bitset.Cow
@@ -453,12 +453,12 @@ func (db *Engine) publishCompaction(c compaction, fresh *OpenSegment) error {
 		}
 		next.Views[c.coll] = v
 	}
-	db.publish(next)
+	e.publish(next)
 	return nil
 }
 
 // merge writes the new segment in order of DocNum. It returns nil if no row is left.
-func (db *Engine) merge(ctx context.Context, c compaction) (*OpenSegment, error) {
+func (e *Engine) merge(ctx context.Context, c compaction) (*OpenSegment, error) {
 	rows := 0
 	for _, v := range c.Victims {
 		rows += v.live()
@@ -468,7 +468,7 @@ func (db *Engine) merge(ctx context.Context, c compaction) (*OpenSegment, error)
 	}
 	m := merger{ctx: ctx, docs: mergedDigest(c.Victims), cols: columns.NewBuilder(), dim: c.dim,
 		moved: map[*OpenSegment][]uint32{}}
-	a := db.Analysis(c.coll)
+	a := e.Analysis(c.coll)
 	base := graphBase(c.Victims, rows)
 	for _, v := range c.Victims {
 		if a != nil || v.OpenSegment == base {
@@ -476,11 +476,11 @@ func (db *Engine) merge(ctx context.Context, c compaction) (*OpenSegment, error)
 		}
 	}
 	newID := func() uint64 {
-		db.MetaMu.Lock()
-		defer db.MetaMu.Unlock()
-		return db.newSegmentID()
+		e.MetaMu.Lock()
+		defer e.MetaMu.Unlock()
+		return e.newSegmentID()
 	}
-	return db.createSegment(newID, c.coll, c.dim, c.Victims[0].metric, func(w *segment.Writer) ([16]byte, error) {
+	return e.createSegment(newID, c.coll, c.dim, c.Victims[0].metric, func(w *segment.Writer) ([16]byte, error) {
 		m.w = w
 		err := m.Run(c.Victims)
 		return m.docs.sum(), err
@@ -491,13 +491,13 @@ func (db *Engine) merge(ctx context.Context, c compaction) (*OpenSegment, error)
 			s.Raised.Store(max(s.Raised.Load(), v.Raised.Load()))
 		}
 		if s.Graph != nil && base != nil {
-			db.keepBase(s, base, m.moved[base])
+			e.keepBase(s, base, m.moved[base])
 		}
 		if a != nil {
 			m.keepTerms(s, a, c.Victims)
 		}
 		if c.whole {
-			db.keepServing(ctx, s, c.Victims, rows)
+			e.keepServing(ctx, s, c.Victims, rows)
 		}
 	})
 }
@@ -515,7 +515,7 @@ func newest(victims []victim) (made time.Time) {
 // keepServing builds the codes and the graph of a new segment, each if at least half of its rows
 // had them in the victims. While documents are being loaded, most segments have none yet. A call of
 // Compact ends the building: it would wait for it, and make another segment then.
-func (db *Engine) keepServing(ctx context.Context, s *OpenSegment, victims []victim, rows int) {
+func (e *Engine) keepServing(ctx context.Context, s *OpenSegment, victims []victim, rows int) {
 	coded, linked := 0, 0
 	for _, v := range victims {
 		if v.Codes.Get() != nil {
@@ -527,18 +527,18 @@ func (db *Engine) keepServing(ctx context.Context, s *OpenSegment, victims []vic
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	db.Mu.Lock()
-	db.stopBuilding = cancel
-	wanted := db.compacts > 0
-	db.Mu.Unlock()
+	e.Mu.Lock()
+	e.stopBuilding = cancel
+	wanted := e.compacts > 0
+	e.Mu.Unlock()
 	if wanted {
 		return
 	}
 	if s.Codes != nil && 2*coded >= rows {
-		db.makeNow(ctx, s.Codes)
+		e.makeNow(ctx, s.Codes)
 	}
 	if s.Graph != nil && 2*linked >= rows {
-		db.makeNow(ctx, s.Graph)
+		e.makeNow(ctx, s.Graph)
 	}
 }
 

@@ -27,7 +27,7 @@ func (d *Derived[T]) Recompute(ctx context.Context) error {
 // OnDisk calls fn with the content of the file on disk. It skips missing files, and
 // unreadable ones, because check reports these.
 func (d *Derived[T]) OnDisk(fn func(*T) error) error {
-	m, err := mapFile(d.db.Files(), d.Name)
+	m, err := mapFile(d.engine.Files(), d.Name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -33,9 +33,9 @@ func derivedName(id uint64, ext string) string {
 // A new kind of file needs its extension above, a handle in openSegment, and the
 // functions below.
 type Derived[T any] struct {
-	db   *Engine
-	Name string
-	when stage
+	engine *Engine
+	Name   string
+	when   stage
 
 	// Parse decodes the bytes. It checks first that they belong to the segment.
 	Parse func([]byte) (*T, error)
@@ -159,7 +159,7 @@ func (d *Derived[T]) current() *T {
 	}
 	if d.Value == nil && !d.Absent {
 		if err := d.load(); err != nil {
-			d.db.Opts.Logger.Debug("derived file is absent", "file", d.Name, "reason", err)
+			d.engine.Opts.Logger.Debug("derived file is absent", "file", d.Name, "reason", err)
 		}
 	}
 	return d.Value
@@ -174,7 +174,7 @@ func (d *Derived[T]) isOutdated(v *T) bool { return d.outdated != nil && d.outda
 
 // renew returns the content of the file that another process has put in the place of v, or v.
 func (d *Derived[T]) renew(v *T) *T {
-	m, err := mapFile(d.db.Files(), d.Name)
+	m, err := mapFile(d.engine.Files(), d.Name)
 	if err != nil {
 		return v
 	}
@@ -200,7 +200,7 @@ func (d *Derived[T]) renew(v *T) *T {
 func (d *Derived[T]) load() (err error) {
 	d.Value, d.again = nil, false
 	defer func() { d.Absent = err != nil && !isExhausted(err) && !d.isLack(err) }()
-	m, err := mapFile(d.db.Files(), d.Name)
+	m, err := mapFile(d.engine.Files(), d.Name)
 	if err != nil {
 		return err
 	}
@@ -218,11 +218,11 @@ func (d *Derived[T]) Need(ctx context.Context) (*T, error) {
 	if v := d.Get(); v != nil {
 		return v, nil
 	}
-	if d.db.Leads() && d.db.Err() == nil && (d.scratch == nil || !d.scratch()) {
+	if d.engine.Leads() && d.engine.Err() == nil && (d.scratch == nil || !d.scratch()) {
 		if err := d.make(ctx, absent); ctx.Err() != nil {
 			return nil, ctx.Err()
 		} else if err != nil {
-			d.db.Opts.Logger.Warn("cannot keep derived file", "file", d.Name, "error", err)
+			d.engine.Opts.Logger.Warn("cannot keep derived file", "file", d.Name, "error", err)
 		}
 	}
 	if err := d.building.enter(ctx); err != nil {
@@ -267,7 +267,7 @@ func (d *Derived[T]) make(ctx context.Context, replace renewal) error {
 	if err := d.keep(func(w io.WriterAt) error { return d.Write(ctx, w) }); err != nil {
 		return err
 	}
-	if o := d.db.observer(); o != nil {
+	if o := d.engine.observer(); o != nil {
 		o.Made()
 	}
 	d.mu.Lock()
@@ -278,15 +278,15 @@ func (d *Derived[T]) make(ctx context.Context, replace renewal) error {
 
 // keep writes the file durably with the content from write and replaces an existing file.
 func (d *Derived[T]) keep(write func(io.WriterAt) error) error {
-	db, temp := d.db, TmpDir+d.Name[len(SegDir):]
-	if err := db.beginKeeping(); err != nil {
+	e, temp := d.engine, TmpDir+d.Name[len(SegDir):]
+	if err := e.beginKeeping(); err != nil {
 		return err
 	}
-	defer db.endKeeping()
-	f, err := db.FS.Create(temp)
+	defer e.endKeeping()
+	f, err := e.FS.Create(temp)
 	for i := 1; errors.Is(err, fs.ErrExist) && i < 100; i++ { // foreign files stay
 		temp = fmt.Sprintf("%s%s.%d", TmpDir, d.Name[len(SegDir):], i)
-		f, err = db.FS.Create(temp)
+		f, err = e.FS.Create(temp)
 	}
 	if err != nil {
 		return err
@@ -299,14 +299,14 @@ func (d *Derived[T]) keep(write func(io.WriterAt) error) error {
 	}
 	if err = errors.Join(err, f.Close()); err == nil {
 		// an empty directory was in the way
-		if err = db.FS.Rename(temp, d.Name); err != nil && db.FS.Remove(d.Name) == nil {
-			err = db.FS.Rename(temp, d.Name)
+		if err = e.FS.Rename(temp, d.Name); err != nil && e.FS.Remove(d.Name) == nil {
+			err = e.FS.Rename(temp, d.Name)
 		}
 	}
 	if err != nil {
-		return errors.Join(err, db.FS.Remove(temp))
+		return errors.Join(err, e.FS.Remove(temp))
 	}
-	return db.FS.SyncDir(SegDir)
+	return e.FS.SyncDir(SegDir)
 }
 
 // discard removes the file, if there is one. Readers may still use its content.
@@ -314,25 +314,25 @@ func (d *Derived[T]) discard() error {
 	if d.dropped != nil {
 		d.dropped()
 	}
-	if err := d.db.beginKeeping(); err != nil {
+	if err := d.engine.beginKeeping(); err != nil {
 		return err
 	}
-	defer d.db.endKeeping()
+	defer d.engine.endKeeping()
 	d.mu.Lock()
 	d.Value, d.Absent = nil, true
 	d.mu.Unlock()
-	if _, err := d.db.FS.Size(d.Name); errors.Is(err, fs.ErrNotExist) {
+	if _, err := d.engine.FS.Size(d.Name); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if err := d.db.FS.Remove(d.Name); err != nil {
+	if err := d.engine.FS.Remove(d.Name); err != nil {
 		return err
 	}
-	return d.db.FS.SyncDir(SegDir)
+	return d.engine.FS.SyncDir(SegDir)
 }
 
 // examine reads the whole file, and stops the use of its content if it is damaged or gone.
 func (d *Derived[T]) examine() {
-	err := d.db.Guard(func() error { return d.Fits(d.db.Files()) })
+	err := d.engine.Guard(func() error { return d.Fits(d.engine.Files()) })
 	if err != nil && !isExhausted(err) && !d.isLack(err) {
 		d.Distrust(err)
 	}
@@ -360,8 +360,8 @@ func (d *Derived[T]) distrust(err error) {
 		return // another call was first
 	}
 	d.Value, d.Absent = nil, true
-	d.db.Opts.Logger.Warn("derived file is damaged and will be rebuilt", "file", d.Name, "error", err)
-	d.db.Background.wakeDerive()
+	d.engine.Opts.Logger.Warn("derived file is damaged and will be rebuilt", "file", d.Name, "error", err)
+	d.engine.Background.wakeDerive()
 }
 
 // ErrDerived says that a derived file could not be read and is no longer used. The call
@@ -400,7 +400,7 @@ func (d *Derived[T]) Check() error {
 	if d.unwanted != nil && d.unwanted() {
 		return nil // about to be removed
 	}
-	err := d.Fits(d.db.Files())
+	err := d.Fits(d.engine.Files())
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, d.newer) || d.isLack(err) {
 		return nil
 	}
@@ -439,7 +439,7 @@ func (d *Derived[T]) Behind(from *vfs.FS) bool {
 	if old, ok := outdated(from); !ok || !old {
 		return false
 	}
-	old, ok := outdated(d.db.Files())
+	old, ok := outdated(d.engine.Files())
 	return ok && !old
 }
 
@@ -502,24 +502,24 @@ const SettleTime = 5 * time.Second
 // files and removes unwanted ones. It returns the time until the youngest segment
 // reaches that age, 0 if all have. A file that cannot be written costs speed, not data;
 // Stats reports the error.
-func (db *Engine) MakeDerived(ctx context.Context, last stage, age time.Duration) (next time.Duration, err error) {
+func (e *Engine) MakeDerived(ctx context.Context, last stage, age time.Duration) (next time.Duration, err error) {
 	replace := absent
 	if last == ByCompact {
 		replace = outdated
 	}
-	return db.makeDerived(ctx, ByClose, last, age, replace)
+	return e.makeDerived(ctx, ByClose, last, age, replace)
 }
 
 // renewDerived is MakeDerived for all derived files and segments. It also replaces damaged files.
-func (db *Engine) renewDerived(ctx context.Context) error {
-	_, err := db.makeDerived(ctx, onDemand, ByCompact, 0, damaged)
+func (e *Engine) renewDerived(ctx context.Context) error {
+	_, err := e.makeDerived(ctx, onDemand, ByCompact, 0, damaged)
 	return err
 }
 
-func (db *Engine) makeDerived(ctx context.Context, first, last stage, age time.Duration, replace renewal) (
+func (e *Engine) makeDerived(ctx context.Context, first, last stage, age time.Duration, replace renewal) (
 	next time.Duration, err error) {
-	ver := db.Current() // keeps the segments mapped
-	defer db.Drop(ver)
+	ver := e.Current() // keeps the segments mapped
+	defer e.Drop(ver)
 	var failed []error
 	for now := first; now <= last; now++ {
 		for _, s := range ver.Files.Segments {
@@ -533,30 +533,30 @@ func (db *Engine) makeDerived(ctx context.Context, first, last stage, age time.D
 					continue
 				}
 				err := vfs.Catch(d.File(), func() error {
-					return db.Guard(func() error { return d.make(ctx, replace) })
+					return e.Guard(func() error { return d.make(ctx, replace) })
 				})
 				if ctx.Err() != nil {
 					return 0, ctx.Err()
 				}
 				if err != nil {
-					db.Opts.Logger.Warn("cannot keep derived file", append(reasons(err), "file", d.File())...)
+					e.Opts.Logger.Warn("cannot keep derived file", append(reasons(err), "file", d.File())...)
 					failed = append(failed, fmt.Errorf("%s: %w", d.File(), err))
 				}
 			}
 		}
 	}
-	db.record("making derived files", errors.Join(failed...))
+	e.record("making derived files", errors.Join(failed...))
 	return next, nil
 }
 
 // makeNow builds a derived file of a segment that is not in a version yet. A failure costs speed
 // only, and the background tries again.
-func (db *Engine) makeNow(ctx context.Context, d derivedFile) {
+func (e *Engine) makeNow(ctx context.Context, d derivedFile) {
 	err := vfs.Catch(d.File(), func() error {
-		return db.Guard(func() error { return d.make(ctx, absent) })
+		return e.Guard(func() error { return d.make(ctx, absent) })
 	})
 	if err != nil && ctx.Err() == nil {
-		db.Opts.Logger.Warn("cannot keep derived file", append(reasons(err), "file", d.File())...)
+		e.Opts.Logger.Warn("cannot keep derived file", append(reasons(err), "file", d.File())...)
 	}
 }
 

@@ -96,152 +96,152 @@ type Engine struct {
 // Open opens the database in a directory, and creates one unless Options.MustExist is set. After a
 // crash it recovers every acknowledged write.
 func Open(dir string, opts Options) (*Engine, error) {
-	db := newEngine(dir, opts)
-	if err := db.open(); err != nil {
-		db.abandon()
-		db.release()
+	e := newEngine(dir, opts)
+	if err := e.open(); err != nil {
+		e.abandon()
+		e.release()
 		return nil, err
 	}
-	return db, nil
+	return e, nil
 }
 
 func newEngine(dir string, opts Options) *Engine {
-	db := &Engine{
+	e := &Engine{
 		Dir: dir, Opts: opts,
 		Active: newHead(), Live: map[*Version]struct{}{}, Mapped: map[*OpenSegment]struct{}{},
 		litter:   map[uint64]struct{}{},
 		Segments: map[uint64]*OpenSegment{}, stored: map[uint32]*Definition{},
 	}
-	db.shared.roots = map[*meta.Store]Root{}
-	db.lastWrite = time.Now() // so that a short open starts no merge
-	db.flushed = sync.NewCond(&db.CommitMu)
-	db.idle = sync.NewCond(&db.Mu)
-	return db
+	e.shared.roots = map[*meta.Store]Root{}
+	e.lastWrite = time.Now() // so that a short open starts no merge
+	e.flushed = sync.NewCond(&e.CommitMu)
+	e.idle = sync.NewCond(&e.Mu)
+	return e
 }
 
 // Close flushes, so that the next open is quick, and releases every resource. It waits for running
 // calls; later ones fail with ErrClosed. A second close does nothing.
-func (db *Engine) Close() error {
-	db.Mu.Lock()
-	if db.closed {
-		db.Mu.Unlock()
+func (e *Engine) Close() error {
+	e.Mu.Lock()
+	if e.closed {
+		e.Mu.Unlock()
 		return nil
 	}
-	db.closed = true
-	db.Mu.Unlock()
-	db.Background.stop()
-	db.CommitMu.Lock()
-	db.flushed.Broadcast() // to writers that wait for a flush: none will come
-	db.CommitMu.Unlock()
+	e.closed = true
+	e.Mu.Unlock()
+	e.Background.stop()
+	e.CommitMu.Lock()
+	e.flushed.Broadcast() // to writers that wait for a flush: none will come
+	e.CommitMu.Unlock()
 
 	var err error
-	if db.Leads() && db.Err() == nil {
-		if err = db.finish(); errors.Is(err, errDeposed) {
+	if e.Leads() && e.Err() == nil {
+		if err = e.finish(); errors.Is(err, errDeposed) {
 			err = nil // the new leader has all that was acknowledged
 		}
 	}
-	err = errors.Join(err, db.release())
-	db.Opts.Logger.Info("closed", "dir", db.Dir)
+	err = errors.Join(err, e.release())
+	e.Opts.Logger.Info("closed", "dir", e.Dir)
 	return err
 }
 
 // finish brings the files into a state that the next Open can use without recovery. A
 // database without new writes is in it already.
-func (db *Engine) finish() error {
-	db.Mu.Lock()
-	for s := range db.Mapped { // Close builds no graphs: they take too long
-		db.dropBase(s)
+func (e *Engine) finish() error {
+	e.Mu.Lock()
+	for s := range e.Mapped { // Close builds no graphs: they take too long
+		e.dropBase(s)
 	}
-	db.Mu.Unlock()
-	db.MetaMu.Lock()
-	db.CommitMu.Lock()
-	idle := db.Store.Sealed() && db.Cur.LSN == db.State.Applied && len(db.State.Obsolete) == 0
-	db.CommitMu.Unlock()
-	db.MetaMu.Unlock()
+	e.Mu.Unlock()
+	e.MetaMu.Lock()
+	e.CommitMu.Lock()
+	idle := e.Store.Sealed() && e.Cur.LSN == e.State.Applied && len(e.State.Obsolete) == 0
+	e.CommitMu.Unlock()
+	e.MetaMu.Unlock()
 	if !idle {
-		if err := db.Settle(); err != nil {
+		if err := e.Settle(); err != nil {
 			return err
 		}
-		if err := db.Store.Seal(); err != nil {
-			db.Opts.Logger.Warn("cannot keep checksums of pages", "error", err) // the next Open then takes longer
+		if err := e.Store.Seal(); err != nil {
+			e.Opts.Logger.Warn("cannot keep checksums of pages", "error", err) // the next Open then takes longer
 		}
 	}
-	_, err := db.MakeDerived(context.Background(), ByClose, 0)
-	db.removeLitter()
+	_, err := e.MakeDerived(context.Background(), ByClose, 0)
+	e.removeLitter()
 	return err
 }
 
 // release frees what open took, in reverse.
-func (db *Engine) release() error {
+func (e *Engine) release() error {
 	var errs []error
-	db.Mu.Lock()
-	db.closed = true
-	for db.Running > 0 { // without other locks, which they may wait for
-		db.idle.Wait()
+	e.Mu.Lock()
+	e.closed = true
+	for e.Running > 0 { // without other locks, which they may wait for
+		e.idle.Wait()
 	}
-	db.Mu.Unlock()
-	db.CommitMu.Lock() // waits for a group that is being committed
-	defer db.CommitMu.Unlock()
-	db.Mu.Lock()
-	db.released = true // later ends of snapshots close nothing
-	for s := range db.Mapped {
+	e.Mu.Unlock()
+	e.CommitMu.Lock() // waits for a group that is being committed
+	defer e.CommitMu.Unlock()
+	e.Mu.Lock()
+	e.released = true // later ends of snapshots close nothing
+	for s := range e.Mapped {
 		errs = append(errs, s.Close())
 	}
-	for v := range db.Live { // versions of a published folder may have stores of their own
+	for v := range e.Live { // versions of a published folder may have stores of their own
 		errs = append(errs, v.Files.Store.Close())
 	}
-	db.Mu.Unlock()
-	if log := db.Log.Load(); log != nil {
-		if err := log.Close(); db.Err() == nil { // otherwise the error is known
+	e.Mu.Unlock()
+	if log := e.Log.Load(); log != nil {
+		if err := log.Close(); e.Err() == nil { // otherwise the error is known
 			errs = append(errs, err)
 		}
 	}
-	if db.Store != nil {
-		errs = append(errs, db.Store.Close())
+	if e.Store != nil {
+		errs = append(errs, e.Store.Close())
 	}
-	if lock := db.lock.Load(); lock != nil {
+	if lock := e.lock.Load(); lock != nil {
 		errs = append(errs, lock.Close())
 	}
-	if db.FS != nil {
-		errs = append(errs, db.FS.Close())
+	if e.FS != nil {
+		errs = append(errs, e.FS.Close())
 	}
 	return errors.Join(errs...)
 }
 
 // Fail makes the database read-only until it is reopened: the disk failed at a point
 // where the outcome of a write is unknown.
-func (db *Engine) Fail(err error) error {
-	db.Mu.Lock()
-	defer db.Mu.Unlock()
-	if db.Failed == nil {
-		db.refuse(err)
+func (e *Engine) Fail(err error) error {
+	e.Mu.Lock()
+	defer e.Mu.Unlock()
+	if e.Failed == nil {
+		e.refuse(err)
 	}
-	return db.Failed
+	return e.Failed
 }
 
 // Err returns the reason that writes are refused, or nil.
-func (db *Engine) Err() error {
-	db.Mu.Lock()
-	defer db.Mu.Unlock()
-	return db.refused()
+func (e *Engine) Err() error {
+	e.Mu.Lock()
+	defer e.Mu.Unlock()
+	return e.refused()
 }
 
 // Present returns ErrRemoved or ErrReplaced if the directory does not hold the database any more.
 // Its files are open, and can be read as before, but nobody will find them again. led says that
 // this process leads, or follows a leader.
-func (db *Engine) Present(led bool) error {
-	if db.Folder != nil || db.FS.Path() == "" {
+func (e *Engine) Present(led bool) error {
+	if e.Folder != nil || e.FS.Path() == "" {
 		return nil
 	}
-	if _, err := db.FS.Size(MetaName); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := e.FS.Size(MetaName); !errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	_, err := os.Stat(filepath.Join(db.FS.Path(), MetaName))
+	_, err := os.Stat(filepath.Join(e.FS.Path(), MetaName))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return NewRemovedError(db.Dir)
+		return NewRemovedError(e.Dir)
 	case err == nil && led: // in the directory that is open here
-		return fmt.Errorf("%w: %q has another database now: open it again", ErrReplaced, db.Dir)
+		return fmt.Errorf("%w: %q has another database now: open it again", ErrReplaced, e.Dir)
 	}
 	return nil // a leader may have moved it, see fence.go
 }
@@ -249,40 +249,40 @@ func (db *Engine) Present(led bool) error {
 // refused is err with mu held. A directory that could not be synced is a reason, no
 // matter which call met the failure: the kernel may have dropped the new names, and the
 // next sync would still succeed.
-func (db *Engine) refused() error {
-	if db.Failed == nil && db.Leads() {
-		if err := db.FS.Failed(); err != nil {
-			db.refuse(err)
+func (e *Engine) refused() error {
+	if e.Failed == nil && e.Leads() {
+		if err := e.FS.Failed(); err != nil {
+			e.refuse(err)
 		}
 	}
-	return db.Failed
+	return e.Failed
 }
 
 // refuse sets the reason that writes are refused from now on. Before this process leads it has
 // written nothing whose outcome could be unknown, and Open or TryLead fails. Mu is held.
-func (db *Engine) refuse(err error) {
-	if db.Background.lost == nil {
-		db.Failed = err
+func (e *Engine) refuse(err error) {
+	if e.Background.lost == nil {
+		e.Failed = err
 		return
 	}
-	db.Failed = fmt.Errorf("%w, reopen the database: %w", ErrUnknown, err)
-	db.Opts.Logger.Error("disk failed, refusing writes until reopened", "error", err)
+	e.Failed = fmt.Errorf("%w, reopen the database: %w", ErrUnknown, err)
+	e.Opts.Logger.Error("disk failed, refusing writes until reopened", "error", err)
 }
 
 // Usable begins a maintenance call, which end ends, or returns the reason that it cannot
 // run.
-func (db *Engine) Usable(ctx context.Context) error {
+func (e *Engine) Usable(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if db.Opts.ReadOnly {
+	if e.Opts.ReadOnly {
 		return ErrReadOnly
 	}
-	if !db.Leads() {
+	if !e.Leads() {
 		return fmt.Errorf("%w: it leads the database", ErrLocked)
 	}
-	if err := db.Err(); err != nil {
+	if err := e.Err(); err != nil {
 		return err
 	}
-	return db.Begin()
+	return e.Begin()
 }

@@ -32,63 +32,63 @@ const maxFenced = 16
 var errDeposed = fmt.Errorf("%w: another process leads since this one was stopped", ErrLocked)
 
 // fenced returns errDeposed if another process has taken the lead from this one, and notes that.
-func (db *Engine) fenced() error {
-	if !db.sharing() {
+func (e *Engine) fenced() error {
+	if !e.sharing() {
 		return nil
 	}
 	// To look for a file after a sync, with cold caches, would cost 7 us of each commit.
-	if lock := db.lock.Load(); lock != nil && !lock.Rung() {
+	if lock := e.lock.Load(); lock != nil && !lock.Rung() {
 		return nil
 	}
-	_, err := db.FS.Size(FenceName)
+	_, err := e.FS.Size(FenceName)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	db.setWrites(false)
-	if db.role.CompareAndSwap(uint32(Leader), uint32(Follower)) {
-		db.Opts.Logger.Warn("another process has taken the lead, because this one was stopped", "dir", db.Dir)
-		if db.Opts.OnDeposed != nil {
-			db.Opts.OnDeposed()
+	e.setWrites(false)
+	if e.role.CompareAndSwap(uint32(Leader), uint32(Follower)) {
+		e.Opts.Logger.Warn("another process has taken the lead, because this one was stopped", "dir", e.Dir)
+		if e.Opts.OnDeposed != nil {
+			e.Opts.OnDeposed()
 		}
 	}
 	return errDeposed
 }
 
 // CheckLead returns an error if this process has lost the lead without having noticed.
-func (db *Engine) CheckLead() error {
-	if !db.Leads() {
+func (e *Engine) CheckLead() error {
+	if !e.Leads() {
 		return errDeposed
 	}
-	return db.fenced()
+	return e.fenced()
 }
 
 // Fenced reports whether the directory that this process has open may be of a leader that was
 // fenced.
-func (db *Engine) Fenced() bool {
-	_, err := db.FS.Size(FenceName)
+func (e *Engine) Fenced() bool {
+	_, err := e.FS.Size(FenceName)
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // Moved reports whether the database is in another directory than this process has open, because
 // the leader before was fenced.
-func (db *Engine) Moved() bool {
-	if !db.Fenced() {
+func (e *Engine) Moved() bool {
+	if !e.Fenced() {
 		return false
 	}
-	moved, err := db.FS.Moved()
+	moved, err := e.FS.Moved()
 	return moved && err == nil
 }
 
 // Reopen goes on in the directory that the database has now. No call may write files.
-func (db *Engine) Reopen() error {
-	moved, err := db.FS.Moved()
+func (e *Engine) Reopen() error {
+	moved, err := e.FS.Moved()
 	if err != nil || !moved {
 		return err
 	}
-	return db.FS.Reopen()
+	return e.FS.Reopen()
 }
 
 // lockFence takes the lock of the fence, and makes it if it is not there.
@@ -112,26 +112,26 @@ func lockFence(dir *vfs.FS) (*vfs.Lock, error) {
 // removes a fence whose maker has ended, and returns ErrLocked while that one is at work. moved
 // says that the database is in another directory by now; otherwise this one is durable in its
 // place.
-func (db *Engine) unfence() (moved bool, err error) {
-	if !db.sharing() {
+func (e *Engine) unfence() (moved bool, err error) {
+	if !e.sharing() {
 		return false, nil
 	}
-	_, err = db.FS.Size(FenceName)
+	_, err = e.FS.Size(FenceName)
 	switch fence := !errors.Is(err, fs.ErrNotExist); {
-	case db.Opts.ReadOnly:
-		return db.FS.Moved()
+	case e.Opts.ReadOnly:
+		return e.FS.Moved()
 	case !fence:
-		if moved, err = db.FS.Moved(); err == nil && !moved {
-			err = syncExchange(db.FS.Path())
+		if moved, err = e.FS.Moved(); err == nil && !moved {
+			err = syncExchange(e.FS.Path())
 		}
 		return moved, err
 	}
-	fence, err := lockFence(db.FS)
+	fence, err := lockFence(e.FS)
 	if err != nil {
 		return false, err
 	}
-	if moved, err = db.FS.Moved(); err == nil && !moved {
-		err = db.FS.Remove(FenceName)
+	if moved, err = e.FS.Moved(); err == nil && !moved {
+		err = e.FS.Remove(FenceName)
 	}
 	return moved, errors.Join(err, fence.Close())
 }
@@ -424,25 +424,25 @@ func Empty(dir *vfs.FS) error {
 
 // StepDown makes a leader that was fenced a follower. Adopt gives it the version of the new leader;
 // until then it serves the one that it has. Calls that write files end first.
-func (db *Engine) StepDown() error {
-	db.setWrites(false)
-	db.role.Store(uint32(Follower))
-	db.CommitMu.Lock()
-	db.flushed.Broadcast() // to writers that wait for a flush: none will come
-	db.CommitMu.Unlock()
-	db.Background.endLead()
-	db.Mu.Lock()
-	for db.keeping > 0 {
-		db.idle.Wait()
+func (e *Engine) StepDown() error {
+	e.setWrites(false)
+	e.role.Store(uint32(Follower))
+	e.CommitMu.Lock()
+	e.flushed.Broadcast() // to writers that wait for a flush: none will come
+	e.CommitMu.Unlock()
+	e.Background.endLead()
+	e.Mu.Lock()
+	for e.keeping > 0 {
+		e.idle.Wait()
 	}
-	db.Mu.Unlock()
-	db.compactMu.Lock()
-	defer db.compactMu.Unlock()
-	db.MetaMu.Lock()
-	defer db.MetaMu.Unlock()
-	db.Mu.Lock()
-	db.shared.observer = nil
-	db.Mu.Unlock()
-	lock := db.lock.Swap(nil)
-	return errors.Join(db.endWriting(), lock.Close())
+	e.Mu.Unlock()
+	e.compactMu.Lock()
+	defer e.compactMu.Unlock()
+	e.MetaMu.Lock()
+	defer e.MetaMu.Unlock()
+	e.Mu.Lock()
+	e.shared.observer = nil
+	e.Mu.Unlock()
+	lock := e.lock.Swap(nil)
+	return errors.Join(e.endWriting(), lock.Close())
 }

@@ -24,7 +24,7 @@ import (
 // An OpenSegment is a segment with its derived files.
 type OpenSegment struct {
 	*segment.Segment
-	db     *Engine
+	engine *Engine
 	Info   segment.Info
 	metric fileformat.Metric
 	made   time.Time // when the newest rows began to be written; zero if they existed at Open
@@ -50,27 +50,27 @@ type OpenSegment struct {
 }
 
 // openSegment maps a segment of a collection with the given metric.
-func (db *Engine) openSegment(info segment.Info, metric fileformat.Metric, dead *bitset.Cow) (*OpenSegment, error) {
-	seg, err := segment.Open(db.Files(), db.Identity, info)
+func (e *Engine) openSegment(info segment.Info, metric fileformat.Metric, dead *bitset.Cow) (*OpenSegment, error) {
+	seg, err := segment.Open(e.Files(), e.Identity, info)
 	if err != nil {
 		return nil, err
 	}
-	s := &OpenSegment{Segment: seg, db: db, Info: info, metric: metric, dead: dead}
-	s.Cols = db.columnsOf(s)
+	s := &OpenSegment{Segment: seg, engine: e, Info: info, metric: metric, dead: dead}
+	s.Cols = e.columnsOf(s)
 	s.Terms = &segmentTerms{s: s}
 	s.Derived = append(s.Derived, s.Cols, s.Terms)
 	if s.wantsCodes() {
-		s.Codes = db.codesOf(s)
+		s.Codes = e.codesOf(s)
 		s.Derived = append(s.Derived, s.Codes)
 	}
 	if s.wantsGraph() {
 		s.cold.Store(coldFirst)
-		s.Graph = db.graphOf(s)
+		s.Graph = e.graphOf(s)
 		s.Derived = append(s.Derived, s.Graph)
 	}
-	db.Mu.Lock()
-	defer db.Mu.Unlock()
-	db.Mapped[s] = struct{}{}
+	e.Mu.Lock()
+	defer e.Mu.Unlock()
+	e.Mapped[s] = struct{}{}
 	return s, nil
 }
 
@@ -131,25 +131,25 @@ func (v *Version) successor() *Version {
 }
 
 // tip returns the newest version, the base of the next one. CommitMu is held.
-func (db *Engine) tip() *Version {
-	if db.held != nil {
-		return db.held
+func (e *Engine) tip() *Version {
+	if e.held != nil {
+		return e.held
 	}
-	return db.Cur
+	return e.Cur
 }
 
 // publish makes v the current version, or the version that Refresh prepares. The caller
 // may write to the heads.
-func (db *Engine) publish(v *Version) {
-	v.HeadBytes = db.Active.Bytes
-	if db.Frozen != nil {
-		v.HeadBytes += db.Frozen.Bytes
+func (e *Engine) publish(v *Version) {
+	v.HeadBytes = e.Active.Bytes
+	if e.Frozen != nil {
+		v.HeadBytes += e.Frozen.Bytes
 	}
-	if h := db.shared.received.frozen; h != nil {
+	if h := e.shared.received.frozen; h != nil {
 		v.HeadBytes += h.Bytes
 	}
-	db.Mu.Lock()
-	defer db.Mu.Unlock()
+	e.Mu.Lock()
+	defer e.Mu.Unlock()
 	if v.Files.versions == 0 {
 		for _, s := range v.Files.Segments {
 			s.sets++
@@ -157,22 +157,22 @@ func (db *Engine) publish(v *Version) {
 	}
 	v.Files.versions++
 	v.Refs = 1
-	db.Live[v] = struct{}{}
-	slot := &db.Cur
-	if db.holding {
-		slot = &db.held
+	e.Live[v] = struct{}{}
+	slot := &e.Cur
+	if e.holding {
+		slot = &e.held
 	}
 	old := *slot
 	*slot = v
 	if old != nil {
-		db.unref(old)
+		e.unref(old)
 	}
 }
 
 // Guard runs fn, which reads mapped files, on this goroutine. A memory fault becomes an
 // error that names the file: a sector may be unreadable, or another program may have cut
 // the file. A derived file with a fault is not used again: see RetryDerived.
-func (db *Engine) Guard(fn func() error) error {
+func (e *Engine) Guard(fn func() error) error {
 	err := vfs.Guard(SegDir, fn)
 	if err == nil {
 		return nil
@@ -181,9 +181,9 @@ func (db *Engine) Guard(fn func() error) error {
 	if !ok {
 		return err
 	}
-	db.Mu.Lock()
-	defer db.Mu.Unlock()
-	for s := range db.Mapped {
+	e.Mu.Lock()
+	defer e.Mu.Unlock()
+	for s := range e.Mapped {
 		for _, d := range s.Derived {
 			if err := d.fault(fault); err != nil {
 				return err
@@ -195,35 +195,35 @@ func (db *Engine) Guard(fn func() error) error {
 }
 
 // Begin starts a call. Close waits until end ends it.
-func (db *Engine) Begin() error {
-	db.Mu.Lock()
-	defer db.Mu.Unlock()
-	if db.closed {
+func (e *Engine) Begin() error {
+	e.Mu.Lock()
+	defer e.Mu.Unlock()
+	if e.closed {
 		return ErrClosed
 	}
-	db.Running++
+	e.Running++
 	return nil
 }
 
 // End ends a call.
-func (db *Engine) End() {
-	db.Mu.Lock()
-	defer db.Mu.Unlock()
-	db.ended()
+func (e *Engine) End() {
+	e.Mu.Lock()
+	defer e.Mu.Unlock()
+	e.ended()
 }
 
 // ended is end with mu held.
-func (db *Engine) ended() {
-	if db.Running--; db.Running == 0 {
-		db.idle.Broadcast()
+func (e *Engine) ended() {
+	if e.Running--; e.Running == 0 {
+		e.idle.Broadcast()
 	}
 }
 
 // mayWrite returns an error unless this process has the lock for writing.
-func (db *Engine) mayWrite() error {
-	db.Mu.Lock()
-	defer db.Mu.Unlock()
-	if !db.writes {
+func (e *Engine) mayWrite() error {
+	e.Mu.Lock()
+	defer e.Mu.Unlock()
+	if !e.writes {
 		return errDeposed
 	}
 	return nil
@@ -231,113 +231,113 @@ func (db *Engine) mayWrite() error {
 
 // beginKeeping begins to write a file that belongs to no commit, which endKeeping ends. Only a
 // leader does so, and StepDown waits for it.
-func (db *Engine) beginKeeping() error {
-	db.Mu.Lock()
-	defer db.Mu.Unlock()
-	if !db.writes {
+func (e *Engine) beginKeeping() error {
+	e.Mu.Lock()
+	defer e.Mu.Unlock()
+	if !e.writes {
 		return errDeposed
 	}
-	db.keeping++
+	e.keeping++
 	return nil
 }
 
-func (db *Engine) endKeeping() {
-	db.Mu.Lock()
-	defer db.Mu.Unlock()
-	if db.keeping--; db.keeping == 0 {
-		db.idle.Broadcast()
+func (e *Engine) endKeeping() {
+	e.Mu.Lock()
+	defer e.Mu.Unlock()
+	if e.keeping--; e.keeping == 0 {
+		e.idle.Broadcast()
 	}
 }
 
 // KeepFile gives a file that belongs to no commit its content, durably.
-func (db *Engine) KeepFile(name string, b []byte) error {
-	if err := db.beginKeeping(); err != nil {
+func (e *Engine) KeepFile(name string, b []byte) error {
+	if err := e.beginKeeping(); err != nil {
 		return err
 	}
-	defer db.endKeeping()
-	return db.FS.WriteFileAtomic(name, b)
+	defer e.endKeeping()
+	return e.FS.WriteFileAtomic(name, b)
 }
 
 // Acquire begins a call on the current version, which Done ends. A leader that was stopped waits
 // until it follows the process that has taken its place, or ctx is done.
-func (db *Engine) Acquire(ctx context.Context) (*Version, error) {
-	if look := db.shared.look.Load(); look != nil {
+func (e *Engine) Acquire(ctx context.Context) (*Version, error) {
+	if look := e.shared.look.Load(); look != nil {
 		if err := (*look)(ctx); err != nil {
 			return nil, err
 		}
 	}
-	if err := db.CatchUp(); err != nil {
+	if err := e.CatchUp(); err != nil {
 		return nil, err
 	}
-	db.Mu.Lock()
-	defer db.Mu.Unlock()
-	if db.closed {
+	e.Mu.Lock()
+	defer e.Mu.Unlock()
+	if e.closed {
 		return nil, ErrClosed
 	}
-	db.active.Add(1)
-	db.Running++
-	db.Cur.Refs++
-	return db.Cur, nil
+	e.active.Add(1)
+	e.Running++
+	e.Cur.Refs++
+	return e.Cur, nil
 }
 
 // Done ends a call and releases its version.
-func (db *Engine) Done(v *Version) {
-	db.active.Add(-1)
-	db.Mu.Lock()
-	defer db.Mu.Unlock()
-	db.unref(v)
-	db.ended()
+func (e *Engine) Done(v *Version) {
+	e.active.Add(-1)
+	e.Mu.Lock()
+	defer e.Mu.Unlock()
+	e.unref(v)
+	e.ended()
 }
 
 // Current returns the current version, which drop releases. Close must already wait for
 // the caller.
-func (db *Engine) Current() *Version {
-	db.Mu.Lock()
-	defer db.Mu.Unlock()
-	db.Cur.Refs++
-	return db.Cur
+func (e *Engine) Current() *Version {
+	e.Mu.Lock()
+	defer e.Mu.Unlock()
+	e.Cur.Refs++
+	return e.Cur
 }
 
 // Retain adds a reference to a version that the caller holds. drop releases it.
-func (db *Engine) Retain(v *Version) *Version {
-	db.Mu.Lock()
-	defer db.Mu.Unlock()
+func (e *Engine) Retain(v *Version) *Version {
+	e.Mu.Lock()
+	defer e.Mu.Unlock()
 	v.Refs++
 	return v
 }
 
 // Drop releases a version.
-func (db *Engine) Drop(v *Version) {
-	db.Mu.Lock()
-	defer db.Mu.Unlock()
-	db.unref(v)
+func (e *Engine) Drop(v *Version) {
+	e.Mu.Lock()
+	defer e.Mu.Unlock()
+	e.unref(v)
 }
 
 // unref drops one reference; Mu is held. The last reader of a segment that no
 // longer belongs to the database unmaps it.
-func (db *Engine) unref(v *Version) {
+func (e *Engine) unref(v *Version) {
 	if v.Refs--; v.Refs > 0 {
 		return
 	}
-	delete(db.Live, v)
+	delete(e.Live, v)
 	if v.Files.versions--; v.Files.versions > 0 {
 		return
 	}
 	for _, s := range v.Files.Segments {
-		if s.sets--; s.sets > 0 || db.released { // which has closed it
+		if s.sets--; s.sets > 0 || e.released { // which has closed it
 			continue
 		}
-		db.shut(s)
+		e.shut(s)
 	}
-	if store := v.Files.Store; store != db.Store && !db.reads(store) && !db.released { // likewise
-		db.closeStore(store)
+	if store := v.Files.Store; store != e.Store && !e.reads(store) && !e.released { // likewise
+		e.closeStore(store)
 	}
 }
 
 // reads reports whether a version has the documents of a store. Those before and after a flush of
 // this process, while it led, have the same one. Mu is held.
-func (db *Engine) reads(store *meta.Store) bool {
-	for v := range db.Live {
+func (e *Engine) reads(store *meta.Store) bool {
+	for v := range e.Live {
 		if v.Files.Store == store {
 			return true
 		}
@@ -346,31 +346,31 @@ func (db *Engine) reads(store *meta.Store) bool {
 }
 
 // shut closes a segment that nobody reads; Mu is held.
-func (db *Engine) shut(s *OpenSegment) {
-	delete(db.Mapped, s)
+func (e *Engine) shut(s *OpenSegment) {
+	delete(e.Mapped, s)
 	if err := s.Close(); err != nil {
-		db.Opts.Logger.Warn("cannot close segment", "segment", s.Info.ID, "error", err)
+		e.Opts.Logger.Warn("cannot close segment", "segment", s.Info.ID, "error", err)
 	}
-	db.dropBase(s)
-	wake(db.Background.tidy) // it may have been retired
+	e.dropBase(s)
+	wake(e.Background.tidy) // it may have been retired
 }
 
 // oldest returns the batch number of the oldest version in use.
-func (db *Engine) oldest() uint64 {
-	db.Mu.Lock()
-	defer db.Mu.Unlock()
-	lsn := db.Cur.LSN
-	for v := range db.Live {
+func (e *Engine) oldest() uint64 {
+	e.Mu.Lock()
+	defer e.Mu.Unlock()
+	lsn := e.Cur.LSN
+	for v := range e.Live {
 		lsn = min(lsn, v.LSN)
 	}
 	return lsn
 }
 
 // inUse reports whether a retired segment still has readers.
-func (db *Engine) inUse(id uint64) bool {
-	db.Mu.Lock()
-	defer db.Mu.Unlock()
-	for s := range db.Mapped {
+func (e *Engine) inUse(id uint64) bool {
+	e.Mu.Lock()
+	defer e.Mu.Unlock()
+	for s := range e.Mapped {
 		if s.Info.ID == id {
 			return true
 		}

@@ -28,11 +28,11 @@ import (
 // refuse them. A full head is frozen and flushed in the background. While the previous
 // head is still being flushed, writers wait. A failed flush is retried once before a
 // writer gets its error. CommitMu is held.
-func (db *Engine) makeRoom() error {
+func (e *Engine) makeRoom() error {
 	for tried := false; ; {
-		db.Mu.Lock()
-		closed, failed, writes := db.closed, db.refused(), db.Leads()
-		db.Mu.Unlock()
+		e.Mu.Lock()
+		closed, failed, writes := e.closed, e.refused(), e.Leads()
+		e.Mu.Unlock()
 		switch {
 		case closed:
 			return ErrClosed
@@ -40,18 +40,18 @@ func (db *Engine) makeRoom() error {
 			return errDeposed
 		case failed != nil:
 			return failed
-		case db.Active.Bytes < db.Opts.HeadSize && db.Active.logged < max(minLogged, logShare*db.Opts.HeadSize):
-			db.noteWrite()
+		case e.Active.Bytes < e.Opts.HeadSize && e.Active.logged < max(minLogged, logShare*e.Opts.HeadSize):
+			e.noteWrite()
 			return nil
-		case db.Frozen == nil:
-			return db.freeze()
-		case db.flushErr != nil && tried:
-			return db.flushErr
-		case db.flushErr != nil:
-			tried, db.flushErr = true, nil
-			db.Background.wakeFlush()
+		case e.Frozen == nil:
+			return e.freeze()
+		case e.flushErr != nil && tried:
+			return e.flushErr
+		case e.flushErr != nil:
+			tried, e.flushErr = true, nil
+			e.Background.wakeFlush()
 		}
-		db.flushed.Wait()
+		e.flushed.Wait()
 	}
 }
 
@@ -64,14 +64,14 @@ const (
 
 // noteWrite notes the time of a batch that the active head is about to get, and has FlushIdle
 // called later. CommitMu is held.
-func (db *Engine) noteWrite() {
-	h := db.Active
-	if db.lastWrite = time.Now(); h.first.IsZero() {
-		h.first = db.lastWrite
+func (e *Engine) noteWrite() {
+	h := e.Active
+	if e.lastWrite = time.Now(); h.first.IsZero() {
+		h.first = e.lastWrite
 	}
 	if !h.watched {
 		h.watched = true
-		wake(db.Background.idle)
+		wake(e.Background.idle)
 	}
 }
 
@@ -86,42 +86,42 @@ func (db *Engine) noteWrite() {
 //
 // A head that drops collections is flushed after the same time, whatever else is written, if that
 // frees more than it writes: only a flush takes their segments out of meta.bolt.
-func (db *Engine) FlushIdle(idle time.Duration) (next time.Duration, err error) {
-	db.CommitMu.Lock()
-	h := db.Active
-	wait, frees := idle-time.Since(db.lastWrite), h.frees(db.tip())
+func (e *Engine) FlushIdle(idle time.Duration) (next time.Duration, err error) {
+	e.CommitMu.Lock()
+	h := e.Active
+	wait, frees := idle-time.Since(e.lastWrite), h.frees(e.tip())
 	if frees {
 		wait = min(wait, idle-time.Since(h.drop))
 	}
 	switch {
-	case db.Frozen != nil && db.flushErr != nil: // of a flush for idleness, which no writer waits for
-		db.CommitMu.Unlock()
-		return db.flushAgain(idle)
+	case e.Frozen != nil && e.flushErr != nil: // of a flush for idleness, which no writer waits for
+		e.CommitMu.Unlock()
+		return e.flushAgain(idle)
 	case wait > 0 && !h.first.IsZero():
-		db.CommitMu.Unlock()
+		e.CommitMu.Unlock()
 		return wait, nil
-	case h.vecs < max(1, db.Opts.CodedBytes) && !frees:
+	case h.vecs < max(1, e.Opts.CodedBytes) && !frees:
 		h.watched = false
-		db.CommitMu.Unlock()
+		e.CommitMu.Unlock()
 		return 0, nil
-	case db.Frozen != nil:
-		db.CommitMu.Unlock()
+	case e.Frozen != nil:
+		e.CommitMu.Unlock()
 		return max(1, idle), nil
 	}
-	err = db.Err()
+	err = e.Err()
 	if err == nil {
-		err = db.freeze()
+		err = e.freeze()
 	}
-	db.CommitMu.Unlock()
+	e.CommitMu.Unlock()
 	if err != nil {
 		return 0, err
 	}
-	return db.flushAgain(idle)
+	return e.flushAgain(idle)
 }
 
 // flushAgain flushes the frozen head. If that fails, it returns the time until the next attempt.
-func (db *Engine) flushAgain(idle time.Duration) (next time.Duration, err error) {
-	if err = db.flushFrozen(); err != nil && db.Err() == nil {
+func (e *Engine) flushAgain(idle time.Duration) (next time.Duration, err error) {
+	if err = e.flushFrozen(); err != nil && e.Err() == nil {
 		next = max(1, idle)
 	}
 	return next, err
@@ -130,37 +130,37 @@ func (db *Engine) flushAgain(idle time.Duration) (next time.Duration, err error)
 // freeze replaces the active head by an empty one. It rotates the log, so that the log
 // files of the frozen head can be removed after its flush. CommitMu is held and no head
 // is frozen.
-func (db *Engine) freeze() error {
-	if log := db.Log.Load(); log != nil {
+func (e *Engine) freeze() error {
+	if log := e.Log.Load(); log != nil {
 		if err := log.Rotate(); err != nil {
-			return db.Fail(err)
+			return e.Fail(err)
 		}
 	}
-	db.Frozen, db.Active = db.Active, newHead()
-	db.frozenAt = db.Retain(db.Cur)
-	db.flushErr = nil
-	if o := db.observer(); o != nil {
-		o.Froze(db.Cur.LSN)
+	e.Frozen, e.Active = e.Active, newHead()
+	e.frozenAt = e.Retain(e.Cur)
+	e.flushErr = nil
+	if o := e.observer(); o != nil {
+		o.Froze(e.Cur.LSN)
 	}
-	db.Background.wakeFlush()
+	e.Background.wakeFlush()
 	return nil
 }
 
 // Flush moves all writes before the call out of the head.
-func (db *Engine) Flush() error {
-	if err := db.flushFrozen(); err != nil {
+func (e *Engine) Flush() error {
+	if err := e.flushFrozen(); err != nil {
 		return err
 	}
-	db.CommitMu.Lock()
-	err := db.mayWrite()
-	if err == nil && db.Frozen == nil && !db.Active.empty() {
-		err = db.freeze()
+	e.CommitMu.Lock()
+	err := e.mayWrite()
+	if err == nil && e.Frozen == nil && !e.Active.empty() {
+		err = e.freeze()
 	}
-	db.CommitMu.Unlock()
+	e.CommitMu.Unlock()
 	if err != nil {
 		return err
 	}
-	return db.flushFrozen()
+	return e.flushFrozen()
 }
 
 // flushFrozen writes the frozen head, if any, to segments, makes it durable by one commit
@@ -169,12 +169,12 @@ func (db *Engine) Flush() error {
 // The commit brings meta.bolt to the state at frozenAt, where the log then continues.
 // Later writes may already have killed rows that are being flushed. These kills are in
 // the log, so only memory carries them over.
-func (db *Engine) flushFrozen() (err error) {
-	db.MetaMu.Lock()
-	defer db.MetaMu.Unlock()
-	db.CommitMu.Lock()
-	frozen, v := db.Frozen, db.frozenAt
-	db.CommitMu.Unlock()
+func (e *Engine) flushFrozen() (err error) {
+	e.MetaMu.Lock()
+	defer e.MetaMu.Unlock()
+	e.CommitMu.Lock()
+	frozen, v := e.Frozen, e.frozenAt
+	e.CommitMu.Unlock()
 	if frozen == nil {
 		return nil
 	}
@@ -182,62 +182,62 @@ func (db *Engine) flushFrozen() (err error) {
 		// Writers wait for the end of a flush, so every outcome must wake them, even a
 		// panic.
 		if r := recover(); r != nil {
-			err = db.Fail(&vfs.PanicError{Value: r, Stack: debug.Stack()})
+			err = e.Fail(&vfs.PanicError{Value: r, Stack: debug.Stack()})
 		}
-		db.CommitMu.Lock()
-		db.flushErr = err
-		db.flushed.Broadcast()
-		db.CommitMu.Unlock()
+		e.CommitMu.Lock()
+		e.flushErr = err
+		e.flushed.Broadcast()
+		e.CommitMu.Unlock()
 	}()
-	if err := db.Err(); err != nil {
+	if err := e.Err(); err != nil {
 		return err
 	}
 	start := time.Now()
-	db.removeLitter()
-	f := &flusher{db: db, head: frozen, v: v, built: map[*table]*OpenSegment{}}
+	e.removeLitter()
+	f := &flusher{engine: e, head: frozen, v: v, built: map[*table]*OpenSegment{}}
 	if err := f.writeSegments(); err != nil {
 		f.discard()
 		return err
 	}
-	if err := db.Guard(f.commit); err != nil {
-		if db.Err() == nil { // nothing was committed; in doubt, the next Open decides
+	if err := e.Guard(f.commit); err != nil {
+		if e.Err() == nil { // nothing was committed; in doubt, the next Open decides
 			f.discard()
 		}
 		return err
 	}
-	if err := db.Guard(f.publish); err != nil {
-		return db.Fail(err) // meta.bolt is ahead of the state in memory
+	if err := e.Guard(f.publish); err != nil {
+		return e.Fail(err) // meta.bolt is ahead of the state in memory
 	}
-	db.Drop(v)
-	db.Opts.Logger.Info("flushed", "lsn", v.LSN, "segments", len(f.built), "took", time.Since(start))
-	db.Background.WakeCompact()
-	wake(db.Background.sketch)
+	e.Drop(v)
+	e.Opts.Logger.Info("flushed", "lsn", v.LSN, "segments", len(f.built), "took", time.Since(start))
+	e.Background.WakeCompact()
+	wake(e.Background.sketch)
 	return nil
 }
 
 // flusher is one running flush.
 type flusher struct {
-	db    *Engine
-	head  *head
-	v     *Version // ends with head
-	mu    sync.Mutex
-	built map[*table]*OpenSegment // guarded by mu while segments are written
-	dead  map[uint64]*bitset.Cow  // new state of the segments that lost rows
+	engine *Engine
+	head   *head
+	v      *Version // ends with head
+	mu     sync.Mutex
+	built  map[*table]*OpenSegment // guarded by mu while segments are written
+	dead   map[uint64]*bitset.Cow  // new state of the segments that lost rows
 }
 
 // discard removes the segments of a flush that failed before its commit.
 func (f *flusher) discard() {
 	for _, s := range f.built {
-		f.db.unmap(s)
-		f.db.removeSegment(s.Info.ID)
+		f.engine.unmap(s)
+		f.engine.removeSegment(s.Info.ID)
 	}
 }
 
 // unmap closes a segment that no version has.
-func (db *Engine) unmap(s *OpenSegment) {
-	db.Mu.Lock()
-	defer db.Mu.Unlock()
-	db.shut(s)
+func (e *Engine) unmap(s *OpenSegment) {
+	e.Mu.Lock()
+	defer e.Mu.Unlock()
+	e.shut(s)
 }
 
 const (
@@ -315,10 +315,10 @@ func (f *flusher) writeTogether(small []tenant) error {
 
 // writeSegment writes one part. Several goroutines may call it.
 func (f *flusher) writeSegment(t tenant) error {
-	s, err := f.db.writeSegment(t.def, t.part, func() uint64 {
+	s, err := f.engine.writeSegment(t.def, t.part, func() uint64 {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		return f.db.newSegmentID()
+		return f.engine.newSegmentID()
 	})
 	if err != nil {
 		return err
@@ -327,17 +327,17 @@ func (f *flusher) writeSegment(t tenant) error {
 	f.built[t.part.table] = s
 	f.mu.Unlock()
 	s.made = f.head.first // a head that was filled slowly is settled already
-	if settle := f.db.Opts.Settle; s.Codes != nil && settle > 0 && time.Since(s.made) >= settle {
-		f.db.makeNow(context.Background(), s.Codes) // searches found the rows by codes before
+	if settle := f.engine.Opts.Settle; s.Codes != nil && settle > 0 && time.Since(s.made) >= settle {
+		f.engine.makeNow(context.Background(), s.Codes) // searches found the rows by codes before
 	}
 	return nil
 }
 
 // newSegmentID returns an unused segment number. MetaMu is held. The next commit records
 // the number; until then its file is a leftover, which the next Open removes.
-func (db *Engine) newSegmentID() uint64 {
-	id := db.State.NextSegment
-	db.State.NextSegment++
+func (e *Engine) newSegmentID() uint64 {
+	id := e.State.NextSegment
+	e.State.NextSegment++
 	return id
 }
 
@@ -345,16 +345,16 @@ func (db *Engine) newSegmentID() uint64 {
 // finish gives the open segment its derived files. If anything fails, by an error, a
 // fault of mapped memory or a panic, no file stays behind. If a foreign file has the
 // name, createSegment takes the next number.
-func (db *Engine) createSegment(newID func() uint64, coll uint32, dim int, metric fileformat.Metric,
+func (e *Engine) createSegment(newID func() uint64, coll uint32, dim int, metric fileformat.Metric,
 	fill func(w *segment.Writer) (docs [16]byte, err error), finish func(s *OpenSegment)) (s *OpenSegment, err error) {
 	var w *segment.Writer
 	var id uint64
 	for range 1000 {
 		id = newID()
-		if w, err = segment.Create(db.FS, db.Identity, id, coll, dim); !errors.Is(err, fs.ErrExist) {
+		if w, err = segment.Create(e.FS, e.Identity, id, coll, dim); !errors.Is(err, fs.ErrExist) {
 			break
 		}
-		db.Opts.Logger.Warn("cannot create segment, taking the next number", "segment", id, "error", err)
+		e.Opts.Logger.Warn("cannot create segment, taking the next number", "segment", id, "error", err)
 	}
 	if err != nil {
 		return nil, err
@@ -366,10 +366,10 @@ func (db *Engine) createSegment(newID func() uint64, coll uint32, dim int, metri
 		}
 		_ = w.Abort() // removeFiles tries again, and removeLitter keeps trying
 		if s != nil {
-			db.unmap(s)
+			e.unmap(s)
 			s = nil
 		}
-		db.removeFiles(id, TmpDir, SegDir)
+		e.removeFiles(id, TmpDir, SegDir)
 	}()
 	docs, err := fill(w)
 	if err != nil {
@@ -380,7 +380,7 @@ func (db *Engine) createSegment(newID func() uint64, coll uint32, dim int, metri
 		return nil, err
 	}
 	info.Docs = docs
-	if s, err = db.openSegment(info, metric, nil); err != nil {
+	if s, err = e.openSegment(info, metric, nil); err != nil {
 		return nil, err
 	}
 	s.made = time.Now()
@@ -390,10 +390,10 @@ func (db *Engine) createSegment(newID func() uint64, coll uint32, dim int, metri
 }
 
 // writeSegment writes the live rows of a head part, vectors and columns.
-func (db *Engine) writeSegment(def *Definition, p *Part, newID func() uint64) (*OpenSegment, error) {
+func (e *Engine) writeSegment(def *Definition, p *Part, newID func() uint64) (*OpenSegment, error) {
 	cols := columns.NewBuilder()
 	live := p.Alive()
-	return db.createSegment(newID, def.ID, p.Dim, def.Schema.Metric,
+	return e.createSegment(newID, def.ID, p.Dim, def.Schema.Metric,
 		func(w *segment.Writer) ([16]byte, error) {
 			return fillSegment(w, cols, p, live)
 		}, func(s *OpenSegment) {
@@ -452,7 +452,7 @@ func fillSegment(w *segment.Writer, cols *columns.Builder, p *Part, live bitset.
 func (s *OpenSegment) keepTerms(a *Analysis, p *Part, live bitset.Set) {
 	src, err := p.Terms(context.Background(), a)
 	if err != nil {
-		s.db.Opts.Logger.Warn("cannot index texts", "segment", s.Info.ID, "error", err)
+		s.engine.Opts.Logger.Warn("cannot index texts", "segment", s.Info.ID, "error", err)
 		return
 	}
 	in := terms.Input{Source: src, Rows: make([]uint32, p.N)}
@@ -469,9 +469,9 @@ func (s *OpenSegment) keepTerms(a *Analysis, p *Part, live bitset.Set) {
 
 // commit makes the flush durable, in one transaction.
 func (f *flusher) commit() error {
-	db := f.db
-	old := db.oldest() < f.v.LSN // a reader still needs the replaced documents
-	return db.commitMeta(f.v, func(tx *meta.Tx) error {
+	e := f.engine
+	old := e.oldest() < f.v.LSN // a reader still needs the replaced documents
+	return e.commitMeta(f.v, func(tx *meta.Tx) error {
 		if err := f.commitDefinitions(tx, old); err != nil {
 			return err
 		}
@@ -491,7 +491,7 @@ func (f *flusher) commit() error {
 		if err := f.commitDead(tx); err != nil {
 			return err
 		}
-		_, err := tx.PurgeHistory(db.oldest())
+		_, err := tx.PurgeHistory(e.oldest())
 		return err
 	})
 }
@@ -499,9 +499,9 @@ func (f *flusher) commit() error {
 // commitDefinitions updates the definitions of collections. The documents of a dropped
 // collection stay while an older version may read them.
 func (f *flusher) commitDefinitions(tx *meta.Tx, old bool) error {
-	db := f.db
+	e := f.engine
 	for id, v := range f.v.Views {
-		if db.stored[id] == v.Def {
+		if e.stored[id] == v.Def {
 			continue
 		}
 		b, err := v.Def.Encode()
@@ -511,15 +511,15 @@ func (f *flusher) commitDefinitions(tx *meta.Tx, old bool) error {
 		if err := tx.PutCollection(id, v.Def.Name, b); err != nil {
 			return err
 		}
-		db.stored[id] = v.Def
+		e.stored[id] = v.Def
 	}
-	for id := range maps.Clone(db.stored) {
+	for id := range maps.Clone(e.stored) {
 		if f.v.Views[id] != nil {
 			continue
 		}
-		for segID, s := range db.Segments {
+		for segID, s := range e.Segments {
 			if s.Info.Collection == id {
-				if err := db.retire(tx, segID); err != nil {
+				if err := e.retire(tx, segID); err != nil {
 					return err
 				}
 			}
@@ -528,13 +528,13 @@ func (f *flusher) commitDefinitions(tx *meta.Tx, old bool) error {
 			if err := tx.PutCollection(id, "", nil); err != nil {
 				return err
 			}
-			db.stored[id] = nil
+			e.stored[id] = nil
 			continue
 		}
 		if err := tx.DropCollection(id); err != nil {
 			return err
 		}
-		delete(db.stored, id)
+		delete(e.stored, id)
 	}
 	return nil
 }
@@ -613,7 +613,7 @@ type numbered struct {
 // commitDead records the rows that died in segments. It looks rows up by DocNum, because
 // their segment may have been compacted since the version was made.
 func (f *flusher) commitDead(tx *meta.Tx) error {
-	db := f.db
+	e := f.engine
 	f.dead = map[uint64]*bitset.Cow{}
 	for coll, v := range f.v.Views {
 		died := map[*OpenSegment][]int{}
@@ -625,7 +625,7 @@ func (f *flusher) commitDead(tx *meta.Tx) error {
 				if p.Segment.dead.Has(row) {
 					continue
 				}
-				if s, at, ok := db.findRow(coll, p.Nums[row]); ok {
+				if s, at, ok := e.findRow(coll, p.Nums[row]); ok {
 					died[s] = append(died[s], at)
 				}
 			}
@@ -644,8 +644,8 @@ func (f *flusher) commitDead(tx *meta.Tx) error {
 }
 
 // findRow finds the row of a DocNum in the current segments. MetaMu is held.
-func (db *Engine) findRow(coll uint32, num uint64) (*OpenSegment, int, bool) {
-	for _, s := range db.Segments {
+func (e *Engine) findRow(coll uint32, num uint64) (*OpenSegment, int, bool) {
+	for _, s := range e.Segments {
 		if s.Info.Collection == coll && s.Info.MinDoc <= num && num <= s.Info.MaxDoc {
 			if row, ok := s.Find(num); ok {
 				return s, row, true
@@ -657,18 +657,18 @@ func (db *Engine) findRow(coll uint32, num uint64) (*OpenSegment, int, bool) {
 
 // publish replaces the frozen head by its segments.
 func (f *flusher) publish() error {
-	db := f.db
+	e := f.engine
 	for id, dead := range f.dead {
-		db.Segments[id].dead = dead
+		e.Segments[id].dead = dead
 	}
 	for _, s := range f.built {
-		db.Segments[s.Info.ID] = s
+		e.Segments[s.Info.ID] = s
 	}
-	db.CommitMu.Lock()
-	defer db.CommitMu.Unlock()
-	next := db.Cur.successor()
+	e.CommitMu.Lock()
+	defer e.CommitMu.Unlock()
+	next := e.Cur.successor()
 	next.Applied = f.v.LSN
-	next.Files = newFileSet(db.Store, &db.ids, db.Segments)
+	next.Files = newFileSet(e.Store, &e.ids, e.Segments)
 	for id, v := range next.Views {
 		c := f.head.colls[id]
 		if c == nil {
@@ -689,8 +689,8 @@ func (f *flusher) publish() error {
 		}
 		next.Views[id] = v
 	}
-	db.Frozen, db.frozenAt = nil, nil
-	db.publish(next)
+	e.Frozen, e.frozenAt = nil, nil
+	e.publish(next)
 	return nil
 }
 
@@ -709,81 +709,81 @@ func carryDead(p *Part, s *OpenSegment) *bitset.Cow {
 // commitMeta runs the transaction of a flush (v is its version) or of a compaction (v is
 // nil). Afterwards it removes log and segment files that the previous commit made
 // obsolete. MetaMu is held.
-func (db *Engine) commitMeta(v *Version, fn func(tx *meta.Tx) error) (err error) {
-	if err := errors.Join(db.Err(), db.mayWrite()); err != nil {
+func (e *Engine) commitMeta(v *Version, fn func(tx *meta.Tx) error) (err error) {
+	if err := errors.Join(e.Err(), e.mayWrite()); err != nil {
 		return err
 	}
 	defer func() {
 		if r := recover(); r != nil { // memory may be between two states
-			err = db.Fail(&vfs.PanicError{Value: r, Stack: debug.Stack()})
+			err = e.Fail(&vfs.PanicError{Value: r, Stack: debug.Stack()})
 		}
 	}()
-	if err := db.fenced(); err != nil {
+	if err := e.fenced(); err != nil {
 		return err
 	}
-	before, segments, stored := db.State, maps.Clone(db.Segments), maps.Clone(db.stored)
+	before, segments, stored := e.State, maps.Clone(e.Segments), maps.Clone(e.stored)
 	kept := before.Obsolete
-	err = db.Store.Update(func(tx *meta.Tx) error {
-		db.State.Obsolete = slices.Clone(kept)
+	err = e.Store.Update(func(tx *meta.Tx) error {
+		e.State.Obsolete = slices.Clone(kept)
 		if err := fn(tx); err != nil {
 			return err
 		}
 		if v != nil {
-			db.State.Applied, db.State.NextDoc = v.LSN, v.nextNum
-			db.State.NextCollection = db.nextCollection()
+			e.State.Applied, e.State.NextDoc = v.LSN, v.nextNum
+			e.State.NextCollection = e.nextCollection()
 		}
-		return tx.SetState(db.State)
+		return tx.SetState(e.State)
 	})
-	if noSpace(err) && db.Store.Usable() { // meta.bolt is unchanged
-		db.State, db.Segments, db.stored = before, segments, stored
+	if noSpace(err) && e.Store.Usable() { // meta.bolt is unchanged
+		e.State, e.Segments, e.stored = before, segments, stored
 		return err
 	}
 	if err != nil {
-		return db.Fail(err)
+		return e.Fail(err)
 	}
-	db.Commits++
-	db.committed = time.Now()
+	e.Commits++
+	e.committed = time.Now()
 	// If the newest root of meta.bolt is damaged, the next Open uses the root before it.
 	// The files of that root must stay until this commit replaces it.
-	if log := db.Log.Load(); log != nil {
+	if log := e.Log.Load(); log != nil {
 		if err := log.Release(before.Applied); err != nil {
-			return db.Fail(err)
+			return e.Fail(err)
 		}
 	}
-	db.announce()
+	e.announce()
 	for _, id := range kept {
-		if !db.inUse(id) {
-			db.removeSegment(id)
-			db.State.Obsolete = slices.DeleteFunc(db.State.Obsolete, func(o uint64) bool { return o == id })
+		if !e.inUse(id) {
+			e.removeSegment(id)
+			e.State.Obsolete = slices.DeleteFunc(e.State.Obsolete, func(o uint64) bool { return o == id })
 		}
 	}
-	if len(db.State.Obsolete) > 0 {
-		wake(db.Background.tidy)
+	if len(e.State.Obsolete) > 0 {
+		wake(e.Background.tidy)
 	}
 	return nil
 }
 
-func (db *Engine) nextCollection() uint32 {
-	db.CommitMu.Lock()
-	defer db.CommitMu.Unlock()
-	return db.nextColl
+func (e *Engine) nextCollection() uint32 {
+	e.CommitMu.Lock()
+	defer e.CommitMu.Unlock()
+	return e.nextColl
 }
 
 // retire takes a segment out of the database. Its files stay until the next commit,
 // because the older root of meta.bolt needs them, and until no version has it. MetaMu is
 // held.
-func (db *Engine) retire(tx *meta.Tx, id uint64) error {
-	db.State.Obsolete = append(db.State.Obsolete, id)
-	delete(db.Segments, id)
+func (e *Engine) retire(tx *meta.Tx, id uint64) error {
+	e.State.Obsolete = append(e.State.Obsolete, id)
+	delete(e.Segments, id)
 	return tx.DeleteSegment(id)
 }
 
 // removeSegment removes the files of an unused segment. If that fails, for example
 // without a free file handle, removeLitter tries again.
-func (db *Engine) removeSegment(id uint64) { db.removeFiles(id, SegDir) }
+func (e *Engine) removeSegment(id uint64) { e.removeFiles(id, SegDir) }
 
 // removeFiles removes the files of a segment from some directories.
-func (db *Engine) removeFiles(id uint64, dirs ...string) {
+func (e *Engine) removeFiles(id uint64, dirs ...string) {
 	var names []string
 	for _, ext := range DerivedExts {
 		names = append(names, derivedName(id, ext))
@@ -793,44 +793,44 @@ func (db *Engine) removeFiles(id uint64, dirs ...string) {
 	for _, dir := range dirs {
 		for _, name := range names {
 			name = dir + name[len(SegDir):]
-			_, err := db.FS.Size(name)
+			_, err := e.FS.Size(name)
 			if err == nil {
-				err = db.FS.Remove(name)
+				err = e.FS.Remove(name)
 			}
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				left = true
-				db.Opts.Logger.Warn("cannot remove", "file", name, "error", err)
+				e.Opts.Logger.Warn("cannot remove", "file", name, "error", err)
 			}
 		}
 	}
-	db.Mu.Lock()
-	defer db.Mu.Unlock()
+	e.Mu.Lock()
+	defer e.Mu.Unlock()
 	if left {
-		db.litter[id] = struct{}{}
+		e.litter[id] = struct{}{}
 	} else {
-		delete(db.litter, id)
+		delete(e.litter, id)
 	}
 }
 
 // removeLitter retries failed removals of segments.
-func (db *Engine) removeLitter() {
-	db.Mu.Lock()
-	ids := slices.Collect(maps.Keys(db.litter))
-	db.Mu.Unlock()
+func (e *Engine) removeLitter() {
+	e.Mu.Lock()
+	ids := slices.Collect(maps.Keys(e.litter))
+	e.Mu.Unlock()
 	for _, id := range ids {
-		db.removeFiles(id, TmpDir, SegDir)
+		e.removeFiles(id, TmpDir, SegDir)
 	}
 }
 
 // Settle flushes and then commits once more. Both roots of meta.bolt then have the same
 // content and need neither the log nor retired segments.
-func (db *Engine) Settle() error {
-	if err := db.Flush(); err != nil {
+func (e *Engine) Settle() error {
+	if err := e.Flush(); err != nil {
 		return err
 	}
-	db.MetaMu.Lock()
-	defer db.MetaMu.Unlock()
-	return db.commitAgain()
+	e.MetaMu.Lock()
+	defer e.MetaMu.Unlock()
+	return e.commitAgain()
 }
 
 // Tidy commits once more if that frees the files of segments that were replaced or dropped: the
@@ -838,16 +838,16 @@ func (db *Engine) Settle() error {
 // compaction, which may never come. It waits until the last commit has the given age, because
 // another one often follows. It returns the time until it should be called again, 0 if a commit or
 // the end of a reader calls it.
-func (db *Engine) Tidy(age time.Duration) (next time.Duration, err error) {
-	db.MetaMu.Lock()
-	defer db.MetaMu.Unlock()
-	if !slices.ContainsFunc(db.State.Obsolete, func(id uint64) bool { return !db.inUse(id) }) {
+func (e *Engine) Tidy(age time.Duration) (next time.Duration, err error) {
+	e.MetaMu.Lock()
+	defer e.MetaMu.Unlock()
+	if !slices.ContainsFunc(e.State.Obsolete, func(id uint64) bool { return !e.inUse(id) }) {
 		return 0, nil
 	}
-	if wait := age - time.Since(db.committed); wait > 0 {
+	if wait := age - time.Since(e.committed); wait > 0 {
 		return wait, nil
 	}
-	if err = db.commitAgain(); err != nil && db.Err() == nil {
+	if err = e.commitAgain(); err != nil && e.Err() == nil {
 		next = max(1, age)
 	}
 	return next, err
@@ -855,18 +855,18 @@ func (db *Engine) Tidy(age time.Duration) (next time.Duration, err error) {
 
 // commitAgain commits without changes, but for the documents that only older versions needed.
 // MetaMu is held.
-func (db *Engine) commitAgain() error {
-	return db.commitMeta(nil, func(tx *meta.Tx) error {
-		oldest := db.oldest()
+func (e *Engine) commitAgain() error {
+	return e.commitMeta(nil, func(tx *meta.Tx) error {
+		oldest := e.oldest()
 		if _, err := tx.PurgeHistory(oldest); err != nil {
 			return err
 		}
-		for id, def := range maps.Clone(db.stored) {
-			if def == nil && oldest >= db.State.Applied {
+		for id, def := range maps.Clone(e.stored) {
+			if def == nil && oldest >= e.State.Applied {
 				if err := tx.DropCollection(id); err != nil {
 					return err
 				}
-				delete(db.stored, id)
+				delete(e.stored, id)
 			}
 		}
 		return nil

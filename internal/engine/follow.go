@@ -50,8 +50,8 @@ type ReplicaStats struct {
 }
 
 // Replica describes the state of a published folder; false for another directory.
-func (db *Engine) Replica() (ReplicaStats, bool) {
-	f := db.Folder
+func (e *Engine) Replica() (ReplicaStats, bool) {
+	f := e.Folder
 	if f == nil {
 		return ReplicaStats{}, false
 	}
@@ -61,21 +61,21 @@ func (db *Engine) Replica() (ReplicaStats, bool) {
 }
 
 // isPublished reports whether the directory is a published folder.
-func (db *Engine) isPublished() (bool, error) {
-	if !db.Opts.ReadOnly {
+func (e *Engine) isPublished() (bool, error) {
+	if !e.Opts.ReadOnly {
 		return false, nil // mayCreate refuses it
 	}
-	_, err := db.FS.ReadDir(ManifestDir)
-	if errors.Is(err, fs.ErrNotExist) && db.Opts.Follow == 0 {
+	_, err := e.FS.ReadDir(ManifestDir)
+	if errors.Is(err, fs.ErrNotExist) && e.Opts.Follow == 0 {
 		return false, nil
 	}
 	return err == nil, err
 }
 
 // openPublished opens the newest version of a published folder.
-func (db *Engine) openPublished(start time.Time) error {
-	db.Folder = &folderReader{verified: map[string]struct{}{}}
-	m, view, rejected, err := db.newest(context.Background(), 0, db.Opts.Follow > 0)
+func (e *Engine) openPublished(start time.Time) error {
+	e.Folder = &folderReader{verified: map[string]struct{}{}}
+	m, view, rejected, err := e.newest(context.Background(), 0, e.Opts.Follow > 0)
 	if err != nil {
 		return err
 	}
@@ -83,45 +83,45 @@ func (db *Engine) openPublished(start time.Time) error {
 		return rejected[0]
 	}
 	if m == nil {
-		return fmt.Errorf("%w: directory %q holds no version", ErrNotFound, db.Dir)
+		return fmt.Errorf("%w: directory %q holds no version", ErrNotFound, e.Dir)
 	}
-	db.names.Store(view)
-	if db.Store, err = meta.Open(view, MetaName, meta.Options{ReadOnly: true}); err == nil {
-		err = db.load(db.Store)
+	e.names.Store(view)
+	if e.Store, err = meta.Open(view, MetaName, meta.Options{ReadOnly: true}); err == nil {
+		err = e.load(e.Store)
 	}
 	if err == nil {
-		err = db.catchUp(context.Background(), m, view)
+		err = e.catchUp(context.Background(), m, view)
 	}
 	if err != nil {
 		return NewVersionError(m, err)
 	}
-	db.Folder.Manifest = m
-	db.Folder.note(m, nil)
-	db.Opts.Logger.Info("opened", "dir", db.Dir, "version", m.Number, "lsn", db.Cur.LSN, "segments",
-		len(db.Segments), "took", time.Since(start))
-	db.Background.start(db)
+	e.Folder.Manifest = m
+	e.Folder.note(m, nil)
+	e.Opts.Logger.Info("opened", "dir", e.Dir, "version", m.Number, "lsn", e.Cur.LSN, "segments",
+		len(e.Segments), "took", time.Since(start))
+	e.Background.start(e)
 	return nil
 }
 
 // Files returns the files of the database or, in a published folder, of its newest
 // version.
-func (db *Engine) Files() *vfs.FS {
-	if view := db.names.Load(); view != nil {
+func (e *Engine) Files() *vfs.FS {
+	if view := e.names.Load(); view != nil {
 		return view
 	}
-	return db.FS
+	return e.FS
 }
 
 // catchUp replays the log of a version on top of the tip.
-func (db *Engine) catchUp(ctx context.Context, m *manifest.Manifest, view *vfs.FS) error {
+func (e *Engine) catchUp(ctx context.Context, m *manifest.Manifest, view *vfs.FS) error {
 	o := wal.Options{FS: view, DB: m.DB, ReadOnly: true}
-	_, err := wal.Replay(o, db.tip().LSN, func(lsn uint64, record []byte) error {
+	_, err := wal.Replay(o, e.tip().LSN, func(lsn uint64, record []byte) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		return db.replay(lsn, record)
+		return e.replay(lsn, record)
 	})
-	if last := db.tip().LSN; err == nil && last != m.Batch {
+	if last := e.tip().LSN; err == nil && last != m.Batch {
 		err = &fileformat.CorruptError{File: WALDir, Offset: -1,
 			Err: fmt.Errorf("the log ends with batch %d, version %d with %d", last, m.Number, m.Batch)}
 	}
@@ -173,10 +173,10 @@ func ReadManifest(fsys *vfs.FS, number uint64) (*manifest.Manifest, error) {
 // newest returns the newest complete version, nil if the folder has none newer than current.
 // rejected says why the versions that are newer still were not taken, the newest first: their files
 // may be damaged, or still be arriving.
-func (db *Engine) newest(ctx context.Context, current uint64, verify bool) (
+func (e *Engine) newest(ctx context.Context, current uint64, verify bool) (
 	m *manifest.Manifest, view *vfs.FS, rejected []error, err error,
 ) {
-	numbers, err := Manifests(db.FS)
+	numbers, err := Manifests(e.FS)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -185,16 +185,16 @@ func (db *Engine) newest(ctx context.Context, current uint64, verify bool) (
 			document.ErrInvalid, numbers[n-1])
 	}
 	for i := len(numbers) - 1; i >= 0 && numbers[i] > current; i-- {
-		m, err := ReadManifest(db.FS, numbers[i])
+		m, err := ReadManifest(e.FS, numbers[i])
 		if err == nil {
-			err = db.complete(ctx, m, verify)
+			err = e.complete(ctx, m, verify)
 		}
 		if err == nil {
 			if len(rejected) > 0 {
-				db.Opts.Logger.Info("newer version is not complete", "version",
+				e.Opts.Logger.Info("newer version is not complete", "version",
 					numbers[len(numbers)-1], "reason", rejected[0])
 			}
-			return m, db.FS.Named(m.Names()), rejected, nil
+			return m, e.FS.Named(m.Names()), rejected, nil
 		}
 		if ctx.Err() != nil {
 			return nil, nil, nil, ctx.Err()
@@ -206,23 +206,23 @@ func (db *Engine) newest(ctx context.Context, current uint64, verify bool) (
 
 // Published returns the manifest of the current version of a published folder, and says why newer
 // versions cannot be taken.
-func (db *Engine) Published(ctx context.Context) (m *manifest.Manifest, rejected []error, err error) {
-	db.MetaMu.Lock()
-	defer db.MetaMu.Unlock()
-	m = db.Folder.Manifest
-	_, _, rejected, err = db.newest(ctx, m.Number, true)
+func (e *Engine) Published(ctx context.Context) (m *manifest.Manifest, rejected []error, err error) {
+	e.MetaMu.Lock()
+	defer e.MetaMu.Unlock()
+	m = e.Folder.Manifest
+	_, _, rejected, err = e.newest(ctx, m.Number, true)
 	return m, rejected, err
 }
 
 // complete returns an error if a file of a version is missing or wrong. verify also
 // compares checksums, once per file.
-func (db *Engine) complete(ctx context.Context, m *manifest.Manifest, verify bool) error {
-	f := db.Folder
+func (e *Engine) complete(ctx context.Context, m *manifest.Manifest, verify bool) error {
+	f := e.Folder
 	if f.Manifest != nil && m.DB != f.Manifest.DB {
 		return fmt.Errorf("%w: a version of another database: open the folder again", document.ErrInvalid)
 	}
 	for _, file := range m.Files {
-		size, err := db.FS.Size(file.Path)
+		size, err := e.FS.Size(file.Path)
 		if err == nil && size != file.Size {
 			err = &fileformat.CorruptError{File: file.Path, Offset: min(size, file.Size),
 				Err: fmt.Errorf("has %d bytes, want %d", size, file.Size)}
@@ -235,7 +235,7 @@ func (db *Engine) complete(ctx context.Context, m *manifest.Manifest, verify boo
 		if _, ok := f.verified[file.Path]; ok || !verify {
 			continue
 		}
-		if err := Compare(ctx, db.FS, file); err != nil {
+		if err := Compare(ctx, e.FS, file); err != nil {
 			return err
 		}
 		f.verified[file.Path] = struct{}{}
@@ -279,28 +279,28 @@ func Digest(ctx context.Context, fsys *vfs.FS, name string) (size int64, sum [sh
 }
 
 // Refresh takes the newest version of a published folder, if it is newer than the present one.
-func (db *Engine) Refresh(ctx context.Context) (bool, error) {
-	if db.Folder == nil {
-		return false, document.Invalidf("directory %q is no published folder", db.Dir)
+func (e *Engine) Refresh(ctx context.Context) (bool, error) {
+	if e.Folder == nil {
+		return false, document.Invalidf("directory %q is no published folder", e.Dir)
 	}
-	db.MetaMu.Lock()
-	defer db.MetaMu.Unlock()
-	if err := db.Begin(); err != nil {
+	e.MetaMu.Lock()
+	defer e.MetaMu.Unlock()
+	if err := e.Begin(); err != nil {
 		return false, err
 	}
-	defer db.End()
+	defer e.End()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(db.Background.stopped, cancel)()
-	f := db.Folder
-	m, view, rejected, err := db.newest(ctx, f.Manifest.Number, true)
+	defer context.AfterFunc(e.Background.stopped, cancel)()
+	f := e.Folder
+	m, view, rejected, err := e.newest(ctx, f.Manifest.Number, true)
 	if m == nil && len(rejected) > 0 {
 		err = rejected[0]
 	}
 	if err == nil && m != nil {
 		start := time.Now()
-		if err = db.take(ctx, m, view); err == nil {
-			db.Opts.Logger.Info("took version", "version", m.Number, "lsn", m.Batch, "took", time.Since(start))
+		if err = e.take(ctx, m, view); err == nil {
+			e.Opts.Logger.Info("took version", "version", m.Number, "lsn", m.Batch, "took", time.Since(start))
 		} else {
 			err = &VersionError{m.Number, err}
 		}
@@ -324,15 +324,15 @@ func (f *folderReader) note(m *manifest.Manifest, err error) {
 }
 
 // take makes a complete version the current one. MetaMu is held.
-func (db *Engine) take(ctx context.Context, m *manifest.Manifest, view *vfs.FS) error {
-	f, before := db.Folder, db.Files()
-	db.names.Store(view) // prepare opens derived files by these names
-	err := db.replace(func() (*meta.Store, error) {
-		store, err := db.prepare(ctx, m, view)
+func (e *Engine) take(ctx context.Context, m *manifest.Manifest, view *vfs.FS) error {
+	f, before := e.Folder, e.Files()
+	e.names.Store(view) // prepare opens derived files by these names
+	err := e.replace(func() (*meta.Store, error) {
+		store, err := e.prepare(ctx, m, view)
 		if err != nil {
 			return nil, err
 		}
-		for _, s := range db.Segments {
+		for _, s := range e.Segments {
 			for _, d := range s.Derived {
 				if was, is := f.Manifest.Find(d.File()), m.Find(d.File()); is != nil &&
 					(was == nil || was.Path != is.Path) {
@@ -343,7 +343,7 @@ func (db *Engine) take(ctx context.Context, m *manifest.Manifest, view *vfs.FS) 
 		return store, nil
 	})
 	if err != nil {
-		db.names.Store(before)
+		e.names.Store(before)
 		return err
 	}
 	f.Manifest, f.spoilt = m, false
@@ -357,46 +357,46 @@ func (db *Engine) take(ctx context.Context, m *manifest.Manifest, view *vfs.FS) 
 
 // replace makes the version that build prepares the current one: readers see the version before
 // until all is ready. build returns the store with the documents. MetaMu is held.
-func (db *Engine) replace(build func() (*meta.Store, error)) (err error) {
-	active, nextNum, nextColl := db.Active, db.nextNum, db.nextColl
-	frozen := db.shared.received.frozen
-	segments, stored, state := db.Segments, db.stored, db.State
-	db.hold(true)
+func (e *Engine) replace(build func() (*meta.Store, error)) (err error) {
+	active, nextNum, nextColl := e.Active, e.nextNum, e.nextColl
+	frozen := e.shared.received.frozen
+	segments, stored, state := e.Segments, e.stored, e.State
+	e.hold(true)
 	var store *meta.Store
 	err = vfs.Catch(MetaName, func() (err error) { // a panic, too, must restore the version before
 		store, err = build()
 		return err
 	})
 	if err != nil {
-		db.CommitMu.Lock()
-		db.Active, db.nextNum, db.nextColl = active, nextNum, nextColl
-		db.shared.received.frozen = frozen
-		db.CommitMu.Unlock()
-		db.Segments, db.stored, db.State = segments, stored, state
-		db.hold(false)
+		e.CommitMu.Lock()
+		e.Active, e.nextNum, e.nextColl = active, nextNum, nextColl
+		e.shared.received.frozen = frozen
+		e.CommitMu.Unlock()
+		e.Segments, e.stored, e.State = segments, stored, state
+		e.hold(false)
 		return err
 	}
-	db.reveal(store)
+	e.reveal(store)
 	return nil
 }
 
 // prepare builds a version: on top of the tip if it continues the current version,
 // otherwise from its own meta.bolt. It returns the store with the documents.
-func (db *Engine) prepare(ctx context.Context, m *manifest.Manifest, view *vfs.FS) (store *meta.Store, err error) {
-	f := db.Folder
-	store = db.Store
+func (e *Engine) prepare(ctx context.Context, m *manifest.Manifest, view *vfs.FS) (store *meta.Store, err error) {
+	f := e.Folder
+	store = e.Store
 	if f.spoilt || !m.Continues(f.Manifest) {
 		if store, err = meta.Open(view, MetaName, meta.Options{ReadOnly: true}); err != nil {
 			return nil, err
 		}
-		db.reset()
-		if err := db.load(store); err != nil {
+		e.reset()
+		if err := e.load(store); err != nil {
 			return nil, errors.Join(err, store.Close())
 		}
 	} else {
 		f.spoilt = true
 	}
-	return store, db.catchUp(ctx, m, view)
+	return store, e.catchUp(ctx, m, view)
 }
 
 // holds reports whether a version has a file with that path.
@@ -411,45 +411,45 @@ func holds(m *manifest.Manifest, path string) bool {
 
 // hold(true) makes publish keep new versions aside until reveal. hold(false) drops such a
 // version.
-func (db *Engine) hold(on bool) {
-	db.CommitMu.Lock()
-	defer db.CommitMu.Unlock()
-	db.Mu.Lock()
-	defer db.Mu.Unlock()
-	db.holding = on
-	if v := db.held; v != nil {
-		db.held = nil
-		db.unref(v)
+func (e *Engine) hold(on bool) {
+	e.CommitMu.Lock()
+	defer e.CommitMu.Unlock()
+	e.Mu.Lock()
+	defer e.Mu.Unlock()
+	e.holding = on
+	if v := e.held; v != nil {
+		e.held = nil
+		e.unref(v)
 	}
 }
 
 // reveal makes the held version, if any, the current one.
-func (db *Engine) reveal(store *meta.Store) {
-	db.CommitMu.Lock()
-	defer db.CommitMu.Unlock()
-	db.Mu.Lock()
-	defer db.Mu.Unlock()
-	db.holding, db.Store = false, store
-	if v := db.held; v != nil {
-		old := db.Cur
-		db.Cur, db.held = v, nil
+func (e *Engine) reveal(store *meta.Store) {
+	e.CommitMu.Lock()
+	defer e.CommitMu.Unlock()
+	e.Mu.Lock()
+	defer e.Mu.Unlock()
+	e.holding, e.Store = false, store
+	if v := e.held; v != nil {
+		old := e.Cur
+		e.Cur, e.held = v, nil
 		if old != nil {
-			db.unref(old)
+			e.unref(old)
 		}
 	}
 }
 
 // closeStore closes the store of a published version without readers; Mu is held.
-func (db *Engine) closeStore(s *meta.Store) {
-	db.left(s)
+func (e *Engine) closeStore(s *meta.Store) {
+	e.left(s)
 	if err := s.Close(); err != nil {
-		db.Opts.Logger.Warn("cannot close", "error", err)
+		e.Opts.Logger.Warn("cannot close", "error", err)
 	}
 }
 
 // follow looks for newer versions until ctx ends.
-func (db *Engine) follow(ctx context.Context) {
-	ticker := time.NewTicker(db.Opts.Follow)
+func (e *Engine) follow(ctx context.Context) {
+	ticker := time.NewTicker(e.Opts.Follow)
 	defer ticker.Stop()
 	last := ""
 	for {
@@ -459,11 +459,11 @@ func (db *Engine) follow(ctx context.Context) {
 		case <-ticker.C:
 		}
 		said := ""
-		if _, err := db.Refresh(ctx); err != nil && ctx.Err() == nil {
+		if _, err := e.Refresh(ctx); err != nil && ctx.Err() == nil {
 			said = err.Error()
 		}
 		if said != "" && said != last {
-			db.Opts.Logger.Warn("cannot take a newer version", "error", said)
+			e.Opts.Logger.Warn("cannot take a newer version", "error", said)
 		}
 		last = said
 	}
@@ -473,11 +473,11 @@ func (db *Engine) follow(ctx context.Context) {
 // that are alive in any version in use. In a published folder, and in a process that follows
 // or has followed a leader, only the store of the oldest such version has all of them.
 func (s *OpenSegment) documents(fn func(tx *meta.Tx) error) error {
-	db := s.db
-	db.Mu.Lock()
-	store, oldest := db.Store, (*Version)(nil)
-	if db.Folder != nil || db.Opts.Upstream != nil {
-		for v := range db.Live {
+	e := s.engine
+	e.Mu.Lock()
+	store, oldest := e.Store, (*Version)(nil)
+	if e.Folder != nil || e.Opts.Upstream != nil {
+		for v := range e.Live {
 			if (oldest == nil || v.Applied < oldest.Applied) && v.Files.Holds(s) {
 				oldest = v
 			}
@@ -487,9 +487,9 @@ func (s *OpenSegment) documents(fn func(tx *meta.Tx) error) error {
 			store = oldest.Files.Store
 		}
 	}
-	db.Mu.Unlock()
+	e.Mu.Unlock()
 	if oldest != nil {
-		defer db.Drop(oldest)
+		defer e.Drop(oldest)
 	}
 	return store.View(fn)
 }

@@ -19,15 +19,15 @@ const GraphSize = 3_000_000
 // wantsGraph reports whether the segment is large enough for a graph.
 func (s *OpenSegment) wantsGraph() bool {
 	size := int64(s.Info.Dim) * int64(s.Info.Rows)
-	return size > 0 && size >= s.db.Opts.GraphSize
+	return size > 0 && size >= s.engine.Opts.GraphSize
 }
 
 // graphOf returns the graph of a segment. While it is absent, and where it
 // would not pay, queries scan all rows that match.
-func (db *Engine) graphOf(s *OpenSegment) *Derived[graph.Graph] {
+func (e *Engine) graphOf(s *OpenSegment) *Derived[graph.Graph] {
 	ident := s.CodesIdent()
 	return &Derived[graph.Graph]{
-		db: db, Name: derivedName(s.Info.ID, "graph"), when: ByCompact,
+		engine: e, Name: derivedName(s.Info.ID, "graph"), when: ByCompact,
 		Parse:  func(b []byte) (*graph.Graph, error) { return graph.Parse(b, ident, s.Codes.Current()) },
 		verify: (*graph.Graph).Verify,
 		deep: func(ctx context.Context, g *graph.Graph) error {
@@ -37,7 +37,7 @@ func (db *Engine) graphOf(s *OpenSegment) *Derived[graph.Graph] {
 			}
 			return err
 		},
-		Write: func(ctx context.Context, w io.WriterAt) error { return db.writeGraph(ctx, w, s) },
+		Write: func(ctx context.Context, w io.WriterAt) error { return e.writeGraph(ctx, w, s) },
 		newer: fileformat.ErrVersion,
 		lacks: graph.ErrCodes,
 		stale: func(g *graph.Graph) bool { return g.Codes() != nil && g.Codes() != s.Codes.Current() },
@@ -45,9 +45,9 @@ func (db *Engine) graphOf(s *OpenSegment) *Derived[graph.Graph] {
 		outdated: func(g *graph.Graph) bool { return g.Outdated(s.index() == IndexSmall) },
 		unwanted: func() bool { return s.index() == IndexNone },
 		dropped: func() {
-			db.Mu.Lock()
-			defer db.Mu.Unlock()
-			db.dropBase(s)
+			e.Mu.Lock()
+			defer e.Mu.Unlock()
+			e.dropBase(s)
 		},
 	}
 }
@@ -68,14 +68,14 @@ func (s *OpenSegment) codesToShare(ctx context.Context) *codes.Codes {
 	if s.Codes == nil {
 		return nil
 	}
-	s.db.makeNow(ctx, s.Codes)
+	s.engine.makeNow(ctx, s.Codes)
 	return s.Codes.Get()
 }
 
 // writeGraph builds the graph of a segment. It extends the graph of the base, if there is one.
-func (db *Engine) writeGraph(ctx context.Context, w io.WriterAt, s *OpenSegment) error {
-	opts := graph.Options{Workers: db.Opts.Workers, QuickSize: db.Opts.QuickSize,
-		Small: s.index() == IndexSmall, Planned: !db.Opts.WalkAlways, Trials: db.Opts.Trials}
+func (e *Engine) writeGraph(ctx context.Context, w io.WriterAt, s *OpenSegment) error {
+	opts := graph.Options{Workers: e.Opts.Workers, QuickSize: e.Opts.QuickSize,
+		Small: s.index() == IndexSmall, Planned: !e.Opts.WalkAlways, Trials: e.Opts.Trials}
 	if y := yielderOf(ctx); y != nil {
 		opts.Yield, opts.Alone = y.yield, y.alone
 	}
@@ -92,13 +92,13 @@ func (db *Engine) writeGraph(ctx context.Context, w io.WriterAt, s *OpenSegment)
 		}
 		defer func() { progress.Add(left) }() // duplicates are not inserted
 	}
-	db.Mu.Lock()
+	e.Mu.Lock()
 	base := s.Base
 	if base != nil {
 		opts.Rows = s.baseRows
 		base.sets++ // Close may drop it during the build
 	}
-	db.Mu.Unlock()
+	e.Mu.Unlock()
 	if base != nil {
 		opts.Base = base.Graph.Get()
 	}
@@ -114,13 +114,13 @@ func (db *Engine) writeGraph(ctx context.Context, w io.WriterAt, s *OpenSegment)
 		opts.Base = nil
 		_, err = graph.Write(ctx, w, s.CodesIdent(), s.Rows, opts)
 	}
-	db.Mu.Lock()
-	defer db.Mu.Unlock()
+	e.Mu.Lock()
+	defer e.Mu.Unlock()
 	if base != nil {
-		db.letGo(base)
+		e.letGo(base)
 	}
 	if err == nil {
-		db.dropBase(s)
+		e.dropBase(s)
 	}
 	return err
 }
@@ -138,29 +138,29 @@ func graphBase(victims []victim, rows int) *OpenSegment {
 
 // keepBase keeps base open until the graph of s is built, although the database
 // no longer uses it. rows gives, for each row of base, its row in s.
-func (db *Engine) keepBase(s, base *OpenSegment, rows []uint32) {
+func (e *Engine) keepBase(s, base *OpenSegment, rows []uint32) {
 	s.baseRows = make([]int32, len(rows))
 	for i, row := range rows {
 		s.baseRows[i] = int32(row) // terms.Dropped becomes -1
 	}
-	db.Mu.Lock()
-	defer db.Mu.Unlock()
+	e.Mu.Lock()
+	defer e.Mu.Unlock()
 	s.Base = base
 	base.sets++
 }
 
 // dropBase releases the base of a segment; Mu is held.
-func (db *Engine) dropBase(s *OpenSegment) {
+func (e *Engine) dropBase(s *OpenSegment) {
 	if base := s.Base; base != nil {
 		s.Base, s.baseRows = nil, nil
-		db.letGo(base)
+		e.letGo(base)
 	}
 }
 
 // letGo releases one reference to a segment; Mu is held.
-func (db *Engine) letGo(s *OpenSegment) {
+func (e *Engine) letGo(s *OpenSegment) {
 	if s.sets--; s.sets == 0 {
-		db.shut(s)
+		e.shut(s)
 	}
 }
 

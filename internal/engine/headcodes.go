@@ -39,9 +39,9 @@ func (t *tableCodes) get() []*codes.Codes {
 
 // blockRows returns the number of rows of a block of codes: a power of two with about as many bytes
 // of vectors as make codes pay for a segment.
-func (db *Engine) blockRows(dim int) int {
+func (e *Engine) blockRows(dim int) int {
 	rows := minBlockRows
-	for 2*rows <= maxBlockRows && int64(2*rows)*int64(dim)*4 <= db.Opts.CodedBytes {
+	for 2*rows <= maxBlockRows && int64(2*rows)*int64(dim)*4 <= e.Opts.CodedBytes {
 		rows *= 2
 	}
 	return rows
@@ -58,19 +58,19 @@ func (h *HeadCodes) Len() int { return h.Rows * len(h.Blocks) }
 
 // HeadCodes returns the codes that a part of the head has. With add, missing codes are built, by
 // the background if it compacts, and otherwise by this call, unless another call is building them.
-func (db *Engine) HeadCodes(v *View, p *Part, add bool) HeadCodes {
+func (e *Engine) HeadCodes(v *View, p *Part, add bool) HeadCodes {
 	if p.table == nil || p.Dim == 0 {
 		return HeadCodes{}
 	}
-	t, h := p.table.codes, HeadCodes{Rows: db.blockRows(p.Dim)}
+	t, h := p.table.codes, HeadCodes{Rows: e.blockRows(p.Dim)}
 	full := p.N / h.Rows
 	h.Blocks = t.get()
 	switch {
 	case !add || len(h.Blocks) >= full:
-	case db.Background.code != nil && db.Opts.Compaction:
-		wake(db.Background.code)
+	case e.Background.code != nil && e.Opts.Compaction:
+		wake(e.Background.code)
 	case t.building.TryLock():
-		h.Blocks = db.codeBlocks(v, p, maxNewBlocks, nil)
+		h.Blocks = e.codeBlocks(v, p, maxNewBlocks, nil)
 		t.building.Unlock()
 	}
 	h.Blocks = h.Blocks[:min(full, len(h.Blocks))]
@@ -78,23 +78,23 @@ func (db *Engine) HeadCodes(v *View, p *Part, add bool) HeadCodes {
 }
 
 // codeHeads makes the codes of all full blocks of the heads.
-func (db *Engine) codeHeads(ctx context.Context) error {
-	ver := db.Current()
-	defer db.Drop(ver)
+func (e *Engine) codeHeads(ctx context.Context) error {
+	ver := e.Current()
+	defer e.Drop(ver)
 	yield := yielderOf(ctx)
 	for _, v := range ver.Views {
 		for _, p := range v.Parts {
 			if p.table == nil || p.Dim == 0 {
 				continue
 			}
-			t, full := p.table.codes, p.N/db.blockRows(p.Dim)
+			t, full := p.table.codes, p.N/e.blockRows(p.Dim)
 			for done := -1; done < len(t.get()) && len(t.get()) < full; {
 				if err := ctx.Err(); err != nil {
 					return err
 				}
 				done = len(t.get())
 				t.building.Lock()
-				db.codeBlocks(v, p, 1, yield)
+				e.codeBlocks(v, p, 1, yield)
 				t.building.Unlock()
 			}
 		}
@@ -104,8 +104,8 @@ func (db *Engine) codeHeads(ctx context.Context) error {
 
 // codeBlocks makes codes of up to most more full blocks of p and returns all there are. building is
 // held.
-func (db *Engine) codeBlocks(v *View, p *Part, most int, yield *yielder) []*codes.Codes {
-	t, rows := p.table.codes, db.blockRows(p.Dim)
+func (e *Engine) codeBlocks(v *View, p *Part, most int, yield *yielder) []*codes.Codes {
+	t, rows := p.table.codes, e.blockRows(p.Dim)
 	full := p.N / rows
 	blocks := t.get() // nobody else adds to them
 	var like *codes.Codes
@@ -121,7 +121,7 @@ func (db *Engine) codeBlocks(v *View, p *Part, most int, yield *yielder) []*code
 			return buf, err
 		}, like)
 		if err != nil { // the vectors are scanned
-			db.Opts.Logger.Warn("cannot code rows in memory", "error", err)
+			e.Opts.Logger.Warn("cannot code rows in memory", "error", err)
 			break
 		}
 		if v.Def.Schema.Index != IndexNone {
@@ -131,7 +131,7 @@ func (db *Engine) codeBlocks(v *View, p *Part, most int, yield *yielder) []*code
 			})
 		}
 		if err != nil {
-			db.Opts.Logger.Warn("cannot sketch rows in memory", "error", err)
+			e.Opts.Logger.Warn("cannot sketch rows in memory", "error", err)
 		}
 		if like == nil {
 			like = block
@@ -159,12 +159,12 @@ func (p *Part) appendVectors(dst []float32, lo, hi int) ([]float32, error) {
 
 // Uncoded returns the number of live rows with a vector that a search compares in full, because
 // neither a graph nor codes have them. It must be called inside Guard.
-func (db *Engine) Uncoded(v *View, p *Part) int {
+func (e *Engine) Uncoded(v *View, p *Part) int {
 	switch {
 	case p.Dim == 0:
 		return 0
 	case p.Segment == nil:
-		h := db.HeadCodes(v, p, false)
+		h := e.HeadCodes(v, p, false)
 		n := p.N - h.Len()
 		for row := range p.Dead.All() {
 			if row >= h.Len() {

@@ -80,8 +80,8 @@ func (i Index) validate(collection string) error {
 
 // SetIndex changes the index of a collection. Searches go on with the files that are there until
 // the background, or Compact, has written others.
-func (db *Engine) SetIndex(ctx context.Context, id uint32, index Index) error {
-	_, err := db.Exclusively(ctx, func(g *Group) ([]Op, error) {
+func (e *Engine) SetIndex(ctx context.Context, id uint32, index Index) error {
+	_, err := e.Exclusively(ctx, func(g *Group) ([]Op, error) {
 		v := g.Base.Views[id]
 		if v == nil {
 			return nil, fmt.Errorf("%w: the collection was dropped", ErrNotFound)
@@ -107,11 +107,11 @@ func otherIndex(collection string, have, want Index) error {
 
 // index returns the present index of the segment's collection.
 func (s *OpenSegment) index() Index {
-	db := s.db
-	db.Mu.Lock()
-	defer db.Mu.Unlock()
-	if db.Cur == nil || db.Cur.Views[s.Info.Collection] == nil {
+	e := s.engine
+	e.Mu.Lock()
+	defer e.Mu.Unlock()
+	if e.Cur == nil || e.Cur.Views[s.Info.Collection] == nil {
 		return IndexFast
 	}
-	return db.Cur.Views[s.Info.Collection].Def.Schema.Index
+	return e.Cur.Views[s.Info.Collection].Def.Schema.Index
 }

@@ -35,13 +35,13 @@ type Leftovers struct {
 
 // Leftovers uses the state in which meta.bolt was found, before the log is
 // replayed.
-func (db *Engine) Leftovers() *Leftovers {
-	l := &Leftovers{FS: db.FS, state: db.State, named: map[uint64]bool{}}
-	for id := range db.Segments {
+func (e *Engine) Leftovers() *Leftovers {
+	l := &Leftovers{FS: e.FS, state: e.State, named: map[uint64]bool{}}
+	for id := range e.Segments {
 		l.named[id] = true
 	}
 	l.has = func(coll uint32, num uint64) bool {
-		_, _, ok := db.findRow(coll, num)
+		_, _, ok := e.findRow(coll, num)
 		return ok
 	}
 	return l
@@ -203,14 +203,14 @@ func (l *Leftovers) Problems() ([]error, error) {
 // sweep removes temporary files and segments that a crash left behind. A
 // segment that a crash does not explain is renamed and kept, and Check reports
 // it.
-func (db *Engine) sweep() error {
-	if err := LayOut(db.FS); err != nil {
+func (e *Engine) sweep() error {
+	if err := LayOut(e.FS); err != nil {
 		return err
 	}
-	if err := db.wipe(TmpDir); err != nil {
+	if err := e.wipe(TmpDir); err != nil {
 		return err
 	}
-	l := db.Leftovers()
+	l := e.Leftovers()
 	files, err := l.find()
 	if err != nil {
 		return err
@@ -223,15 +223,15 @@ func (db *Engine) sweep() error {
 				return err
 			}
 			if why != nil {
-				if err := db.keepUnexplained(name, why); err != nil {
+				if err := e.keepUnexplained(name, why); err != nil {
 					return err
 				}
 				files[id] = slices.DeleteFunc(files[id], func(n string) bool { return n == name })
 			}
 		}
 		for _, name := range files[id] {
-			db.Opts.Logger.Info("removing leftover", "file", name)
-			if err := db.clear(name); err != nil {
+			e.Opts.Logger.Info("removing leftover", "file", name)
+			if err := e.clear(name); err != nil {
 				return err
 			}
 		}
@@ -241,10 +241,10 @@ func (db *Engine) sweep() error {
 
 // keepUnexplained renames a segment so that nothing removes it and no new
 // segment overwrites it.
-func (db *Engine) keepUnexplained(name string, why error) error {
+func (e *Engine) keepUnexplained(name string, why error) error {
 	to := name + Unexplained
 	for n := 2; ; n++ {
-		_, err := db.FS.Size(to)
+		_, err := e.FS.Size(to)
 		if errors.Is(err, fs.ErrNotExist) {
 			break
 		}
@@ -253,9 +253,9 @@ func (db *Engine) keepUnexplained(name string, why error) error {
 		}
 		to = fmt.Sprintf("%s%s-%d", name, Unexplained, n)
 	}
-	if err := db.FS.Rename(name, to); err != nil {
+	if err := e.FS.Rename(name, to); err != nil {
 		return err
 	}
-	db.Opts.Logger.Error("keeping a segment that nothing explains", "file", to, "reason", why)
-	return db.FS.SyncDir(SegDir)
+	e.Opts.Logger.Error("keeping a segment that nothing explains", "file", to, "reason", why)
+	return e.FS.SyncDir(SegDir)
 }

@@ -38,40 +38,40 @@ const (
 	Unfinished = ".unfinished" // in the directory of a backup or repair until it is a database
 )
 
-func (db *Engine) open() (err error) {
+func (e *Engine) open() (err error) {
 	start := time.Now()
-	if err := db.openFS(); err != nil {
+	if err := e.openFS(); err != nil {
 		return err
 	}
-	if _, err := db.FS.Size(MetaName); errors.Is(err, fs.ErrNotExist) {
-		if published, err := db.isPublished(); err != nil {
+	if _, err := e.FS.Size(MetaName); errors.Is(err, fs.ErrNotExist) {
+		if published, err := e.isPublished(); err != nil {
 			return err
 		} else if published {
-			return db.openPublished(start)
+			return e.openPublished(start)
 		}
-		if err := db.mayCreate(); err != nil {
-			if _, absent := db.FS.Size(MetaName); absent != nil { // otherwise another process has made it since
+		if err := e.mayCreate(); err != nil {
+			if _, absent := e.FS.Size(MetaName); absent != nil { // otherwise another process has made it since
 				return err
 			}
 		}
 	} else if err != nil {
 		return err
-	} else if db.Opts.Follow > 0 {
-		return document.Invalidf("directory %q is a database, not a published folder", db.Dir)
+	} else if e.Opts.Follow > 0 {
+		return document.Invalidf("directory %q is a database, not a published folder", e.Dir)
 	}
-	lock, err := db.takeLock()
+	lock, err := e.takeLock()
 	if err != nil {
 		return err
 	}
-	db.lock.Store(lock)
-	if !db.Opts.ReadOnly {
-		db.role.Store(uint32(Leader))
-		db.setWrites(true)
-		db.takeLead(lock)
+	e.lock.Store(lock)
+	if !e.Opts.ReadOnly {
+		e.role.Store(uint32(Leader))
+		e.setWrites(true)
+		e.takeLead(lock)
 	}
 	created := false
-	if _, err := db.FS.Size(MetaName); errors.Is(err, fs.ErrNotExist) {
-		if err := db.create(); err != nil {
+	if _, err := e.FS.Size(MetaName); errors.Is(err, fs.ErrNotExist) {
+		if err := e.create(); err != nil {
 			return err
 		}
 		created = true
@@ -80,56 +80,56 @@ func (db *Engine) open() (err error) {
 	}
 	// Only a crash leaves log files behind. After a crash, meta.bolt is
 	// verified before it is trusted.
-	crashed, err := db.hasLog()
+	crashed, err := e.hasLog()
 	if err != nil {
 		return err
 	}
-	if db.Store, err = db.openMeta(meta.Options{ReadOnly: db.Opts.ReadOnly, Verify: crashed}); err != nil {
+	if e.Store, err = e.openMeta(meta.Options{ReadOnly: e.Opts.ReadOnly, Verify: crashed}); err != nil {
 		return err
 	}
-	if err := db.load(db.Store); err != nil {
+	if err := e.load(e.Store); err != nil {
 		return err
 	}
-	if !db.Opts.ReadOnly {
-		if err := db.sweep(); err != nil {
+	if !e.Opts.ReadOnly {
+		if err := e.sweep(); err != nil {
 			return err
 		}
-		if err := db.upgrade(); err != nil {
+		if err := e.upgrade(); err != nil {
 			return err
 		}
 	}
-	if err := db.recover(!created && !db.Store.Sealed()); err != nil {
+	if err := e.recover(!created && !e.Store.Sealed()); err != nil {
 		return err
 	}
-	if db.Opts.ReadOnly && db.sharing() {
+	if e.Opts.ReadOnly && e.sharing() {
 		// Reads need no lock: a process that begins to lead goes on in a copy of meta.bolt and does
 		// not change this one, segments are mapped, and the rows of the log are in memory.
 		mark, err := lock.Mark()
 		if err := errors.Join(err, lock.Close()); err != nil {
 			return err
 		}
-		db.shared.mark.Store(&mark)
+		e.shared.mark.Store(&mark)
 	}
-	db.Opts.Logger.Info("opened", "dir", db.Dir, "lsn", db.Cur.LSN, "segments", len(db.Segments),
+	e.Opts.Logger.Info("opened", "dir", e.Dir, "lsn", e.Cur.LSN, "segments", len(e.Segments),
 		"took", time.Since(start))
-	db.Background.start(db)
+	e.Background.start(e)
 	return nil
 }
 
 // openFS opens the directory of the database, and makes it if it may.
-func (db *Engine) openFS() (err error) {
+func (e *Engine) openFS() (err error) {
 	switch {
-	case db.Dir == "":
+	case e.Dir == "":
 		return document.Invalidf("the name of the directory is empty")
-	case db.Dir == Memory:
-		db.FS = vfs.NewMemory(db.Opts.Hook)
+	case e.Dir == Memory:
+		e.FS = vfs.NewMemory(e.Opts.Hook)
 		return nil
-	case !db.Opts.ReadOnly && !db.Opts.MustExist:
-		if err := MakeDir(db.Dir); err != nil {
+	case !e.Opts.ReadOnly && !e.Opts.MustExist:
+		if err := MakeDir(e.Dir); err != nil {
 			return err
 		}
 	}
-	db.FS, err = vfs.Open(db.Dir, db.Opts.Hook)
+	e.FS, err = vfs.Open(e.Dir, e.Opts.Hook)
 	return err
 }
 
@@ -138,15 +138,15 @@ func (db *Engine) openFS() (err error) {
 // the root was lost and a new database would hide that, and the rest of an
 // interrupted backup or repair. It also refuses a directory with foreign files,
 // and fails with ErrNotFound if the options forbid creation.
-func (db *Engine) mayCreate() error {
-	names, err := db.FS.ReadDir(".")
+func (e *Engine) mayCreate() error {
+	names, err := e.FS.ReadDir(".")
 	if err != nil {
 		return err
 	}
-	if slices.Contains(names, ManifestDir) && !db.Opts.ReadOnly {
-		return fmt.Errorf("%w: directory %q is a published folder", ErrReadOnly, db.Dir)
+	if slices.Contains(names, ManifestDir) && !e.Opts.ReadOnly {
+		return fmt.Errorf("%w: directory %q is a published folder", ErrReadOnly, e.Dir)
 	}
-	if err := RootLost(db.FS); err != nil {
+	if err := RootLost(e.FS); err != nil {
 		return err
 	}
 	other := ""
@@ -159,10 +159,10 @@ func (db *Engine) mayCreate() error {
 		}
 	}
 	switch {
-	case db.Opts.ReadOnly || db.Opts.MustExist:
+	case e.Opts.ReadOnly || e.Opts.MustExist:
 		return fmt.Errorf("%w: %s is not there", ErrNotFound, MetaName)
 	case other != "":
-		return document.Invalidf("directory %q holds %q and no database", db.Dir, other)
+		return document.Invalidf("directory %q holds %q and no database", e.Dir, other)
 	}
 	return nil
 }
@@ -200,25 +200,25 @@ func RootLost(f *vfs.FS) error {
 	return nil
 }
 
-func (db *Engine) create() error {
-	if err := LayOut(db.FS); err != nil {
+func (e *Engine) create() error {
+	if err := LayOut(e.FS); err != nil {
 		return err
 	}
-	if err := db.wipe(TmpDir); err != nil {
+	if err := e.wipe(TmpDir); err != nil {
 		return err
 	}
 	const fresh = TmpDir + "/" + MetaName
-	store, err := meta.Open(db.FS, fresh, meta.Options{Create: true, DB: uuid.New()})
+	store, err := meta.Open(e.FS, fresh, meta.Options{Create: true, DB: uuid.New()})
 	if err != nil {
 		return err
 	}
 	if err := store.Close(); err != nil {
 		return err
 	}
-	if err := db.FS.Rename(fresh, MetaName); err != nil {
+	if err := e.FS.Rename(fresh, MetaName); err != nil {
 		return err
 	}
-	return db.FS.SyncDir(".")
+	return e.FS.SyncDir(".")
 }
 
 // LayOut creates the missing directories of a database.
@@ -250,8 +250,8 @@ func MakeDir(dir string) error {
 	return errors.Join(f.SyncDir("."), f.Close())
 }
 
-func (db *Engine) hasLog() (bool, error) {
-	names, err := db.FS.ReadDir(WALDir)
+func (e *Engine) hasLog() (bool, error) {
+	names, err := e.FS.ReadDir(WALDir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
@@ -259,32 +259,32 @@ func (db *Engine) hasLog() (bool, error) {
 }
 
 // load builds a version from meta.bolt and the segments. It reuses segments that are open already.
-func (db *Engine) load(store *meta.Store) error {
+func (e *Engine) load(store *meta.Store) error {
 	c, err := readCatalogue(store)
 	if err != nil {
 		return err
 	}
 	switch {
-	case db.Cur == nil:
-		db.Identity = c.state.DB
-	case db.Identity != c.state.DB: // its segments are sound, but not of this database
+	case e.Cur == nil:
+		e.Identity = c.state.DB
+	case e.Identity != c.state.DB: // its segments are sound, but not of this database
 		return fmt.Errorf("%w: %q has database %x now, not %x: open it again",
-			ErrReplaced, db.Dir, c.state.DB, db.Identity)
+			ErrReplaced, e.Dir, c.state.DB, e.Identity)
 	}
-	ids := &db.ids
-	if db.Folder == nil || db.Cur == nil {
-		db.State = c.state
+	ids := &e.ids
+	if e.Folder == nil || e.Cur == nil {
+		e.State = c.state
 	} else {
 		ids = new(KnownIDs)
 	}
-	open, err := db.openSegments(c)
+	open, err := e.openSegments(c)
 	if err != nil {
 		return err
 	}
-	db.nextNum, db.nextColl = c.state.NextDoc, c.state.NextCollection
-	db.outcomes.known(c.state.Applied)
-	db.Segments, db.stored = open, c.defs
-	db.publish(&Version{
+	e.nextNum, e.nextColl = c.state.NextDoc, c.state.NextCollection
+	e.outcomes.known(c.state.Applied)
+	e.Segments, e.stored = open, c.defs
+	e.publish(&Version{
 		Views: c.views, Names: c.names, LSN: c.state.Applied, Applied: c.state.Applied, nextNum: c.state.NextDoc,
 		Files: newFileSet(store, ids, open),
 	})
@@ -346,12 +346,12 @@ func readCatalogue(store *meta.Store) (*catalogue, error) {
 
 // openSegments opens the segments of a catalogue, except those that are open already, and adds them
 // to its views. After an error, none is open that was not before.
-func (db *Engine) openSegments(c *catalogue) (_ map[uint64]*OpenSegment, err error) {
+func (e *Engine) openSegments(c *catalogue) (_ map[uint64]*OpenSegment, err error) {
 	open, fresh := map[uint64]*OpenSegment{}, []*OpenSegment(nil)
 	defer func() {
 		if err != nil {
 			for _, s := range fresh {
-				db.unmap(s)
+				e.unmap(s)
 			}
 		}
 	}()
@@ -362,9 +362,9 @@ func (db *Engine) openSegments(c *catalogue) (_ map[uint64]*OpenSegment, err err
 				Err: fmt.Errorf("segment %d belongs to unknown collection %d", s.info.ID, s.info.Collection)}
 		}
 		dead := bitset.FromChunks(s.dead)
-		seg := db.Segments[s.info.ID]
+		seg := e.Segments[s.info.ID]
 		if seg == nil || seg.Info != s.info {
-			if seg, err = db.openSegment(s.info, view.Def.Schema.Metric, dead); err != nil {
+			if seg, err = e.openSegment(s.info, view.Def.Schema.Metric, dead); err != nil {
 				return nil, err
 			}
 			fresh = append(fresh, seg)
@@ -376,13 +376,13 @@ func (db *Engine) openSegments(c *catalogue) (_ map[uint64]*OpenSegment, err err
 	return open, nil
 }
 
-func (db *Engine) wipe(dir string) error {
-	names, err := db.FS.ReadDir(dir)
+func (e *Engine) wipe(dir string) error {
+	names, err := e.FS.ReadDir(dir)
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
-		if err := db.clear(dir + "/" + name); err != nil {
+		if err := e.clear(dir + "/" + name); err != nil {
 			return err
 		}
 	}
@@ -391,15 +391,15 @@ func (db *Engine) wipe(dir string) error {
 
 // clear removes a file that a crash left. A directory with something in it does
 // not belong to this database, whatever its name, and is left alone.
-func (db *Engine) clear(name string) error {
-	err := db.FS.Remove(name)
+func (e *Engine) clear(name string) error {
+	err := e.FS.Remove(name)
 	if err == nil {
 		return nil
 	}
-	if _, derr := db.FS.ReadDir(name); derr != nil {
+	if _, derr := e.FS.ReadDir(name); derr != nil {
 		return err
 	}
-	db.Opts.Logger.Warn("a directory is in the place of a file, and is left alone", "name", name)
+	e.Opts.Logger.Warn("a directory is in the place of a file, and is left alone", "name", name)
 	return nil
 }
 
@@ -420,43 +420,43 @@ func ParseSegmentName(name string) (id uint64, ext string, ok bool) {
 // that may exist in the page cache only. It also commits once if the database
 // was not closed (unclean): an interrupted commit may have overwritten pages of
 // the older root, which must be valid in case the newest root decays.
-func (db *Engine) recover(unclean bool) error {
-	o := db.logOptions()
-	tail, err := db.replayLog(o)
-	if err != nil || db.Opts.ReadOnly {
+func (e *Engine) recover(unclean bool) error {
+	o := e.logOptions()
+	tail, err := e.replayLog(o)
+	if err != nil || e.Opts.ReadOnly {
 		return err
 	}
-	return db.startLog(o, tail, unclean)
+	return e.startLog(o, tail, unclean)
 }
 
-func (db *Engine) logOptions() wal.Options {
+func (e *Engine) logOptions() wal.Options {
 	// Starting a log file takes a few syncs, so a file should last for many writes.
 	// Released files are reused instead of created: enough files for a full head
 	// are kept.
-	o := wal.Options{FS: db.FS, DB: db.Identity, FileSize: max(wal.FirstSize, db.Opts.HeadSize/4)}
-	o.Spares = int(2 * db.Opts.HeadSize / o.FileSize)
+	o := wal.Options{FS: e.FS, DB: e.Identity, FileSize: max(wal.FirstSize, e.Opts.HeadSize/4)}
+	o.Spares = int(2 * e.Opts.HeadSize / o.FileSize)
 	return o
 }
 
-func (db *Engine) replayLog(o wal.Options) (wal.Tail, error) {
-	if !db.Opts.ReadOnly {
-		if err := db.syncLog(); err != nil {
+func (e *Engine) replayLog(o wal.Options) (wal.Tail, error) {
+	if !e.Opts.ReadOnly {
+		if err := e.syncLog(); err != nil {
 			return wal.Tail{}, err
 		}
 	}
-	return wal.Replay(o, db.State.Applied, db.replay)
+	return wal.Replay(o, e.State.Applied, e.replay)
 }
 
 // startLog begins a new log behind the recovered one, and flushes the recovered batches.
-func (db *Engine) startLog(o wal.Options, tail wal.Tail, unclean bool) error {
-	log, err := wal.Create(o, db.Cur.LSN+1, db.Cur.LSN)
+func (e *Engine) startLog(o wal.Options, tail wal.Tail, unclean bool) error {
+	log, err := wal.Create(o, e.Cur.LSN+1, e.Cur.LSN)
 	if err != nil {
 		return err
 	}
-	db.Log.Store(log)
-	if tail.Torn || tail.Files > 0 || !db.Active.empty() || db.Store.Torn() || unclean {
-		db.Opts.Logger.Info("recovered", "lsn", db.Cur.LSN, "files", tail.Files, "torn", tail.Torn)
-		return db.Settle()
+	e.Log.Store(log)
+	if tail.Torn || tail.Files > 0 || !e.Active.empty() || e.Store.Torn() || unclean {
+		e.Opts.Logger.Info("recovered", "lsn", e.Cur.LSN, "files", tail.Files, "torn", tail.Torn)
+		return e.Settle()
 	}
 	return nil
 }
@@ -464,8 +464,8 @@ func (db *Engine) startLog(o wal.Options, tail wal.Tail, unclean bool) error {
 // syncLog makes durable what a killed writer left in the page cache only.
 // Replayed batches are flushed, and a segment must not outlive the log that
 // explains it.
-func (db *Engine) syncLog() error {
-	names, err := db.FS.ReadDir(WALDir)
+func (e *Engine) syncLog() error {
+	names, err := e.FS.ReadDir(WALDir)
 	if err != nil {
 		return err
 	}
@@ -473,7 +473,7 @@ func (db *Engine) syncLog() error {
 		if !strings.HasSuffix(name, ".wal") {
 			continue
 		}
-		f, err := db.FS.OpenRW(WALDir + "/" + name)
+		f, err := e.FS.OpenRW(WALDir + "/" + name)
 		if errors.As(err, new(*vfs.NotRegularError)) {
 			continue // the replay says whether it is in the place of a file that is needed
 		}
@@ -498,20 +498,20 @@ func BadBatch(lsn uint64, err error) error {
 }
 
 // replay applies one record of the log.
-func (db *Engine) replay(lsn uint64, record []byte) error {
-	db.CommitMu.Lock()
-	full := db.Leads() && db.Active.Bytes >= db.Opts.HeadSize
-	db.CommitMu.Unlock()
+func (e *Engine) replay(lsn uint64, record []byte) error {
+	e.CommitMu.Lock()
+	full := e.Leads() && e.Active.Bytes >= e.Opts.HeadSize
+	e.CommitMu.Unlock()
 	if full {
-		if err := db.Flush(); err != nil {
+		if err := e.Flush(); err != nil {
 			return err
 		}
 	}
-	db.CommitMu.Lock()
-	defer db.CommitMu.Unlock()
+	e.CommitMu.Lock()
+	defer e.CommitMu.Unlock()
 	batches, err := readRecords([]Record{{LSN: lsn, Data: record}})
 	if err == nil {
-		_, err = db.replayTogether(batches, false)
+		_, err = e.replayTogether(batches, false)
 	}
 	return err
 }
@@ -547,13 +547,13 @@ func readRecords(records []Record) ([]logBatch, error) {
 // replayTogether makes batches of the log visible in one version, and returns those that need
 // another one: from the first one on that changes the collections. kept says that the head has the
 // batches. CommitMu is held.
-func (db *Engine) replayTogether(batches []logBatch, kept bool) (rest []logBatch, err error) {
+func (e *Engine) replayTogether(batches []logBatch, kept bool) (rest []logBatch, err error) {
 	n := 1
 	for n < len(batches) && !batches[0].defines() && !batches[n].defines() {
 		n++
 	}
 	batches, rest = batches[:n], batches[n:]
-	g := newGroup(db)
+	g := newGroup(e)
 	g.kept = kept
 	again := func(tx *meta.Tx) error {
 		g.tx = tx
@@ -565,7 +565,7 @@ func (db *Engine) replayTogether(batches []logBatch, kept bool) (rest []logBatch
 		return nil
 	}
 	if slices.ContainsFunc(batches, func(b logBatch) bool { return !b.resolved && !b.settled }) {
-		err = db.Read(g.Base, again)
+		err = e.Read(g.Base, again)
 	} else {
 		err = again(nil)
 	}
@@ -573,7 +573,7 @@ func (db *Engine) replayTogether(batches []logBatch, kept bool) (rest []logBatch
 		return nil, err
 	}
 	ownDocuments(batches)
-	err = db.Guard(func() error {
+	err = e.Guard(func() error {
 		for i := range batches {
 			g.apply(batches[i].Ops)
 		}
@@ -581,8 +581,8 @@ func (db *Engine) replayTogether(batches []logBatch, kept bool) (rest []logBatch
 		for i := range batches {
 			b := &batches[i]
 			b.settled, b.replaced = true, nil
-			if !db.Opts.ReadOnly { // it may lead, and be asked
-				db.outcomes.note(b.lsn, b.Request, b.Deleted())
+			if !e.Opts.ReadOnly { // it may lead, and be asked
+				e.outcomes.note(b.lsn, b.Request, b.Deleted())
 			}
 		}
 		return nil

@@ -108,19 +108,19 @@ func (t *outcomes) find(id RequestID) (o outcome, applied bool, since uint64) {
 // has ended, after its writer had seen batch seen: the batch that applied it, with the number of
 // documents that it deleted, or 0 if it was not applied. ErrUnknown says that this process does not
 // know. The request must not be on its way any more.
-func (db *Engine) Outcome(id RequestID, seen uint64) (lsn uint64, deleted int, err error) {
+func (e *Engine) Outcome(id RequestID, seen uint64) (lsn uint64, deleted int, err error) {
 	// The observer has heard of a batch when its commit gives up CommitMu. So followers get the
 	// batch before the answer.
-	db.CommitMu.Lock()
-	defer db.CommitMu.Unlock()
-	if !db.Leads() {
+	e.CommitMu.Lock()
+	defer e.CommitMu.Unlock()
+	if !e.Leads() {
 		return 0, 0, errDeposed
 	}
-	o, applied, since := db.outcomes.find(id)
+	o, applied, since := e.outcomes.find(id)
 	if applied {
 		return o.lsn, o.deleted, nil
 	}
-	if err := db.Err(); err != nil {
+	if err := e.Err(); err != nil {
 		return 0, 0, err // the log may have it nevertheless
 	}
 	if seen < since {
@@ -133,14 +133,14 @@ func (db *Engine) Outcome(id RequestID, seen uint64) (lsn uint64, deleted int, e
 // Received looks for a request of this process, sent after batch seen, in the batches that it has
 // received since. It returns the batch that applied it, with the number of documents that it
 // deleted; or 0, and the newest batch up to which none has.
-func (db *Engine) Received(id RequestID, seen uint64) (lsn uint64, deleted int, until uint64) {
-	if err := db.CatchUp(); err != nil { // others may know
+func (e *Engine) Received(id RequestID, seen uint64) (lsn uint64, deleted int, until uint64) {
+	if err := e.CatchUp(); err != nil { // others may know
 		return 0, 0, seen
 	}
-	db.Mu.Lock()
-	now := db.Cur.LSN
-	db.Mu.Unlock()
-	o, applied, since := db.outcomes.find(id)
+	e.Mu.Lock()
+	now := e.Cur.LSN
+	e.Mu.Unlock()
+	o, applied, since := e.outcomes.find(id)
 	switch {
 	case applied && o.lsn <= now:
 		return o.lsn, o.deleted, now
@@ -151,12 +151,12 @@ func (db *Engine) Received(id RequestID, seen uint64) (lsn uint64, deleted int, 
 }
 
 // Seen returns the number of the newest batch that this process has: the next call sees it.
-func (db *Engine) Seen() uint64 {
-	r := &db.shared.received
+func (e *Engine) Seen() uint64 {
+	r := &e.shared.received
 	r.mu.Lock()
 	last := r.last
 	r.mu.Unlock()
-	db.Mu.Lock()
-	defer db.Mu.Unlock()
-	return max(last, db.Cur.LSN)
+	e.Mu.Lock()
+	defer e.Mu.Unlock()
+	return max(last, e.Cur.LSN)
 }

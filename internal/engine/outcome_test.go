@@ -87,11 +87,11 @@ func TestOutcomes(t *testing.T) {
 
 // TestReceived looks for requests among the batches that a process has received.
 func TestReceived(t *testing.T) {
-	db := &Engine{Cur: &Version{LSN: 12}}
-	db.outcomes.known(10)
-	db.outcomes.note(11, number(1), 3)
-	db.outcomes.note(12, number(2), 0)
-	db.outcomes.note(13, number(3), 0) // not visible yet
+	e := &Engine{Cur: &Version{LSN: 12}}
+	e.outcomes.known(10)
+	e.outcomes.note(11, number(1), 3)
+	e.outcomes.note(12, number(2), 0)
+	e.outcomes.note(13, number(3), 0) // not visible yet
 	for _, c := range []struct{ request, seen, lsn, until uint64 }{
 		{1, 10, 11, 12},
 		{2, 9, 12, 12},
@@ -99,7 +99,7 @@ func TestReceived(t *testing.T) {
 		{4, 10, 0, 12},
 		{4, 9, 0, 9}, // batch 10 may have it
 	} {
-		lsn, deleted, until := db.Received(number(c.request), c.seen)
+		lsn, deleted, until := e.Received(number(c.request), c.seen)
 		if lsn != c.lsn || until != c.until || (deleted == 3) != (c.request == 1) {
 			t.Errorf("request %d sent after batch %d: batch %d, %d deleted, none until %d", c.request, c.seen, lsn, deleted, until)
 		}

@@ -181,13 +181,13 @@ func TestBatchOfPatches(t *testing.T) {
 
 // content returns the texts of an engine by id, and the number of dead rows. Before the ids of
 // collections other than docs are their names.
-func content(t *testing.T, db *Engine) (texts map[string]string, dead int) {
+func content(t *testing.T, e *Engine) (texts map[string]string, dead int) {
 	t.Helper()
-	ver, err := db.Acquire(t.Context())
+	ver, err := e.Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer db.Done(ver)
+	defer e.Done(ver)
 	texts = map[string]string{}
 	for _, v := range ver.SortedViews() {
 		before, prefix := len(texts), ""

@@ -52,14 +52,14 @@ func (r Role) String() string {
 }
 
 // Role returns the present role.
-func (db *Engine) Role() Role { return Role(db.role.Load()) }
+func (e *Engine) Role() Role { return Role(e.role.Load()) }
 
 // Leads reports whether this process writes the files of the database.
-func (db *Engine) Leads() bool { return db.Role() == Leader }
+func (e *Engine) Leads() bool { return e.Role() == Leader }
 
 // LogBytes returns the size of the log in bytes, 0 for a process that does not lead.
-func (db *Engine) LogBytes() int64 {
-	if log := db.Log.Load(); log != nil {
+func (e *Engine) LogBytes() int64 {
+	if log := e.Log.Load(); log != nil {
 		return log.Size()
 	}
 	return 0
@@ -149,66 +149,66 @@ const maxReceived = 1 << 20
 const leastReceived = 16 << 10
 
 // sharing reports whether other processes may use the database at the same time.
-func (db *Engine) sharing() bool { return db.Opts.Shared && db.Dir != Memory }
+func (e *Engine) sharing() bool { return e.Opts.Shared && e.Dir != Memory }
 
 // Observe sets the observer of a leader.
-func (db *Engine) Observe(o Observer) {
-	db.Mu.Lock()
-	defer db.Mu.Unlock()
-	db.shared.observer = o
+func (e *Engine) Observe(o Observer) {
+	e.Mu.Lock()
+	defer e.Mu.Unlock()
+	e.shared.observer = o
 }
 
 // observer returns the observer; nil if no other process follows.
-func (db *Engine) observer() Observer {
-	db.Mu.Lock()
-	defer db.Mu.Unlock()
-	return db.shared.observer
+func (e *Engine) observer() Observer {
+	e.Mu.Lock()
+	defer e.Mu.Unlock()
+	return e.shared.observer
 }
 
 // announce reports a new root of meta.bolt. MetaMu is held. Without a pin, followers stay on the
 // root that they have.
-func (db *Engine) announce() {
-	o := db.observer()
+func (e *Engine) announce() {
+	o := e.observer()
 	if o == nil {
 		return
 	}
-	tx, unpin, err := db.Store.Pin()
+	tx, unpin, err := e.Store.Pin()
 	if err != nil {
-		db.Opts.Logger.Warn("cannot show followers a new root", "error", err)
+		e.Opts.Logger.Warn("cannot show followers a new root", "error", err)
 		return
 	}
-	o.Rooted(db.root(tx), unpin)
+	o.Rooted(e.root(tx), unpin)
 }
 
 // root describes a root of meta.bolt. MetaMu is held.
-func (db *Engine) root(tx uint64) Root {
-	return Root{DB: db.Identity, Leader: db.lock.Load().Token(), Tx: tx, Applied: db.State.Applied}
+func (e *Engine) root(tx uint64) Root {
+	return Root{DB: e.Identity, Leader: e.lock.Load().Token(), Tx: tx, Applied: e.State.Applied}
 }
 
 // Join gives a new follower the state of the database: first a root and the number of the newest
 // batch, then the records between them in order. begin is called while nothing is written, so that
 // an observer that begins there misses no event.
-func (db *Engine) Join(begin func(root Root, lsn uint64, unpin func()), each func(record []byte) error) error {
-	if err := db.Usable(context.Background()); err != nil {
+func (e *Engine) Join(begin func(root Root, lsn uint64, unpin func()), each func(record []byte) error) error {
+	if err := e.Usable(context.Background()); err != nil {
 		return err
 	}
-	defer db.End()
-	db.MetaMu.Lock() // keeps the log
-	defer db.MetaMu.Unlock()
-	tx, unpin, err := db.Store.Pin()
+	defer e.End()
+	e.MetaMu.Lock() // keeps the log
+	defer e.MetaMu.Unlock()
+	tx, unpin, err := e.Store.Pin()
 	if err != nil {
 		return err
 	}
-	root := db.root(tx)
-	db.CommitMu.Lock()
-	lsn := db.Cur.LSN
+	root := e.root(tx)
+	e.CommitMu.Lock()
+	lsn := e.Cur.LSN
 	begin(root, lsn, unpin)
-	db.CommitMu.Unlock()
+	e.CommitMu.Unlock()
 	if lsn == root.Applied {
 		return nil
 	}
 	all := errors.New("all")
-	o := wal.Options{FS: db.FS, DB: db.Identity, ReadOnly: true}
+	o := wal.Options{FS: e.FS, DB: e.Identity, ReadOnly: true}
 	_, err = wal.Replay(o, root.Applied, func(n uint64, record []byte) error {
 		if err := each(record); err != nil {
 			return err
@@ -229,15 +229,15 @@ func (db *Engine) Join(begin func(root Root, lsn uint64, unpin func()), each fun
 
 // takeLock takes the lock of the database, as a reader or to lead, in the directory where the
 // database is now.
-func (db *Engine) takeLock() (*vfs.Lock, error) {
+func (e *Engine) takeLock() (*vfs.Lock, error) {
 	for {
-		lock, err := db.lockHere()
+		lock, err := e.lockHere()
 		moved, here := false, error(nil)
 		switch {
 		case err == nil:
-			moved, here = db.unfence()
-		case db.sharing(): // that directory may have been removed
-			moved, here = db.FS.Moved()
+			moved, here = e.unfence()
+		case e.sharing(): // that directory may have been removed
+			moved, here = e.FS.Moved()
 		}
 		if here == nil && !moved {
 			return lock, err
@@ -246,7 +246,7 @@ func (db *Engine) takeLock() (*vfs.Lock, error) {
 			here = errors.Join(here, lock.Close())
 		}
 		if here == nil {
-			here = db.FS.Reopen()
+			here = e.FS.Reopen()
 		}
 		if here != nil {
 			return nil, here
@@ -254,49 +254,49 @@ func (db *Engine) takeLock() (*vfs.Lock, error) {
 	}
 }
 
-func (db *Engine) lockHere() (*vfs.Lock, error) {
-	if db.Opts.ReadOnly || db.sharing() {
-		return db.FS.Lock(LockName, !db.Opts.ReadOnly)
+func (e *Engine) lockHere() (*vfs.Lock, error) {
+	if e.Opts.ReadOnly || e.sharing() {
+		return e.FS.Lock(LockName, !e.Opts.ReadOnly)
 	}
-	return db.FS.LockAlone(LockName)
+	return e.FS.LockAlone(LockName)
 }
 
 // takeLead lets other processes find this one.
-func (db *Engine) takeLead(lock *vfs.Lock) {
-	if db.Opts.OnLead != nil && !db.Opts.OnLead(db) {
+func (e *Engine) takeLead(lock *vfs.Lock) {
+	if e.Opts.OnLead != nil && !e.Opts.OnLead(e) {
 		lock.Alone()
 	}
 }
 
-func (db *Engine) abandon() {
-	if db.Opts.OnAbandon != nil {
-		db.Opts.OnAbandon()
+func (e *Engine) abandon() {
+	if e.Opts.OnAbandon != nil {
+		e.Opts.OnAbandon()
 	}
 }
 
 // openMeta opens meta.bolt. If processes that followed an earlier leader still read it, or read it
 // before anybody led, it leaves the file to them and opens a copy, unless it is to keep others out.
 // The lock of the database is held.
-func (db *Engine) openMeta(o meta.Options) (*meta.Store, error) {
-	o.Shared = db.sharing()
-	store, err := meta.Open(db.FS, MetaName, o)
+func (e *Engine) openMeta(o meta.Options) (*meta.Store, error) {
+	o.Shared = e.sharing()
+	store, err := meta.Open(e.FS, MetaName, o)
 	if !errors.Is(err, vfs.ErrLocked) || o.ReadOnly || !o.Shared {
 		return store, err
 	}
-	if err := meta.Copy(db.FS, MetaName); err != nil {
+	if err := meta.Copy(e.FS, MetaName); err != nil {
 		return nil, err
 	}
-	return meta.Open(db.FS, MetaName, o)
+	return meta.Open(e.FS, MetaName, o)
 }
 
 // NewFollower prepares an engine without a version. Adopt gives it the first one.
 func NewFollower(dir string, opts Options) (_ *Engine, err error) {
-	db := newEngine(dir, opts)
-	db.role.Store(uint32(Follower))
-	if db.FS, err = vfs.Open(dir, opts.Hook); err != nil {
-		return nil, errors.Join(err, db.release())
+	e := newEngine(dir, opts)
+	e.role.Store(uint32(Follower))
+	if e.FS, err = vfs.Open(dir, opts.Hook); err != nil {
+		return nil, errors.Join(err, e.release())
 	}
-	return db, nil
+	return e, nil
 }
 
 // A Record is one batch of the log.
@@ -313,21 +313,21 @@ type Record struct {
 // has joined a leader. The records must begin at the batch after the root or before it, and have no
 // gap. Readers see the version before until all is ready. meta.ErrRoot says that the leader has a
 // newer root meanwhile. One goroutine at a time calls Adopt, AdoptNext, Receive and Freeze.
-func (db *Engine) Adopt(root Root, records []Record) error {
-	_ = db.CatchUp() // on an error, records has the batches as well
+func (e *Engine) Adopt(root Root, records []Record) error {
+	_ = e.CatchUp() // on an error, records has the batches as well
 	batches, err := readRecords(records)
 	if err != nil {
 		return err
 	}
-	return db.adopt(root, batches, false)
+	return e.adopt(root, batches, false)
 }
 
 // AdoptNext is Adopt for the next root of the same leader. The records after it were received.
-func (db *Engine) AdoptNext(root Root) error {
-	if err := db.CatchUp(); err != nil {
+func (e *Engine) AdoptNext(root Root) error {
+	if err := e.CatchUp(); err != nil {
 		return err
 	}
-	r := &db.shared.received
+	r := &e.shared.received
 	r.mu.Lock()
 	since := r.since
 	r.mu.Unlock()
@@ -337,30 +337,30 @@ func (db *Engine) AdoptNext(root Root) error {
 			batches = append(batches, some...)
 		}
 	}
-	return db.adopt(root, batches, true)
+	return e.adopt(root, batches, true)
 }
 
 // Freeze begins a new head when the leader has frozen its own after a batch, and keeps the rows of
 // the one before until a root has them. Without that, all batches after the root would have to be
 // applied once more.
-func (db *Engine) Freeze(lsn uint64) error {
-	if err := db.CatchUp(); err != nil {
+func (e *Engine) Freeze(lsn uint64) error {
+	if err := e.CatchUp(); err != nil {
 		return err
 	}
-	db.CommitMu.Lock()
-	defer db.CommitMu.Unlock()
-	r := &db.shared.received
-	if db.Cur == nil || db.Cur.LSN != lsn || r.frozen != nil || db.Active.empty() {
+	e.CommitMu.Lock()
+	defer e.CommitMu.Unlock()
+	r := &e.shared.received
+	if e.Cur == nil || e.Cur.LSN != lsn || r.frozen != nil || e.Active.empty() {
 		return nil // AdoptNext applies the batches again
 	}
-	r.frozen, r.split, db.Active = db.Active, lsn, newHead()
+	r.frozen, r.split, e.Active = e.Active, lsn, newHead()
 	return nil
 }
 
 // keepHead makes what the head has after a root the whole head, and reports whether it could: the
 // root must end where the head begins, or where it was split. CommitMu is held.
-func (db *Engine) keepHead(root Root) bool {
-	r := &db.shared.received
+func (e *Engine) keepHead(root Root) bool {
+	r := &e.shared.received
 	switch {
 	case root.Applied == r.applied:
 	case r.frozen != nil && root.Applied == r.split:
@@ -373,61 +373,61 @@ func (db *Engine) keepHead(root Root) bool {
 
 // adopt makes a root and the batches after it the current version. kept says that the present head
 // has these batches.
-func (db *Engine) adopt(root Root, batches []logBatch, kept bool) error {
-	db.MetaMu.Lock()
-	defer db.MetaMu.Unlock()
-	if err := db.Begin(); err != nil {
+func (e *Engine) adopt(root Root, batches []logBatch, kept bool) error {
+	e.MetaMu.Lock()
+	defer e.MetaMu.Unlock()
+	if err := e.Begin(); err != nil {
 		return err
 	}
-	defer db.End()
-	first := db.Cur == nil
-	err := db.replace(func() (*meta.Store, error) {
-		store, err := meta.Open(db.FS, MetaName, meta.Options{Root: root.Tx})
+	defer e.End()
+	first := e.Cur == nil
+	err := e.replace(func() (*meta.Store, error) {
+		store, err := meta.Open(e.FS, MetaName, meta.Options{Root: root.Tx})
 		if err != nil {
 			return nil, err
 		}
 		// A later leader may have opened the file before this process did, and knows nothing of it.
 		// It has put its token into the file of the lock before.
-		if token, err := db.FS.LockToken(LockName); err != nil || token == "" || token != root.Leader {
+		if token, err := e.FS.LockToken(LockName); err != nil || token == "" || token != root.Leader {
 			return nil, errors.Join(meta.ErrRoot, err, store.Close())
 		}
-		db.Mu.Lock()
-		db.shared.roots[store] = root
-		db.Mu.Unlock()
-		db.CommitMu.Lock()
-		kept = kept && db.keepHead(root)
-		db.CommitMu.Unlock()
+		e.Mu.Lock()
+		e.shared.roots[store] = root
+		e.Mu.Unlock()
+		e.CommitMu.Lock()
+		kept = kept && e.keepHead(root)
+		e.CommitMu.Unlock()
 		if !kept {
-			db.reset()
+			e.reset()
 		}
-		if err := db.load(store); err != nil {
-			db.Mu.Lock()
-			defer db.Mu.Unlock()
-			db.closeStore(store)
+		if err := e.load(store); err != nil {
+			e.Mu.Lock()
+			defer e.Mu.Unlock()
+			e.closeStore(store)
 			return nil, err
 		}
-		if db.State.DB != root.DB || db.State.Applied != root.Applied {
+		if e.State.DB != root.DB || e.State.Applied != root.Applied {
 			return nil, &fileformat.CorruptError{File: MetaName, Offset: -1,
 				Err: fmt.Errorf("has batch %d of database %x, the leading process %d of %x",
-					db.State.Applied, db.State.DB, root.Applied, root.DB)}
+					e.State.Applied, e.State.DB, root.Applied, root.DB)}
 		}
-		db.CommitMu.Lock()
-		defer db.CommitMu.Unlock()
-		batches, err = db.replayAll(batches, kept)
+		e.CommitMu.Lock()
+		defer e.CommitMu.Unlock()
+		batches, err = e.replayAll(batches, kept)
 		return store, err
 	})
 	if err != nil {
 		return err
 	}
-	db.CommitMu.Lock()
-	db.shared.received.applied = root.Applied
-	db.CommitMu.Unlock()
-	db.shared.received.restart(batches)
-	db.role.Store(uint32(Follower)) // it may have been a Reader
-	db.Opts.Logger.Debug("took a root of the leader", "dir", db.Dir, "lsn", db.Cur.LSN, "applied", root.Applied,
-		"segments", len(db.Segments))
+	e.CommitMu.Lock()
+	e.shared.received.applied = root.Applied
+	e.CommitMu.Unlock()
+	e.shared.received.restart(batches)
+	e.role.Store(uint32(Follower)) // it may have been a Reader
+	e.Opts.Logger.Debug("took a root of the leader", "dir", e.Dir, "lsn", e.Cur.LSN, "applied", root.Applied,
+		"segments", len(e.Segments))
 	if first {
-		db.Background.start(db)
+		e.Background.start(e)
 	}
 	return nil
 }
@@ -446,8 +446,8 @@ func (r *received) restart(since []logBatch) {
 
 // Receive takes the next batches of the leader. They are in the version that a later call gets. The
 // memory of the records stays with the caller.
-func (db *Engine) Receive(records []Record) error {
-	r := &db.shared.received
+func (e *Engine) Receive(records []Record) error {
+	r := &e.shared.received
 	r.mu.Lock()
 	for _, record := range records {
 		record.Data, record.Replaced = r.copied(record.Data), r.copied(record.Replaced)
@@ -459,7 +459,7 @@ func (db *Engine) Receive(records []Record) error {
 	full := r.bytes > maxReceived
 	r.mu.Unlock()
 	if full {
-		return db.CatchUp()
+		return e.CatchUp()
 	}
 	return nil
 }
@@ -499,26 +499,26 @@ func (r *received) done(batches []logBatch, records []Record, memory []byte, err
 }
 
 // CatchUp makes all batches visible that were received.
-func (db *Engine) CatchUp() error {
-	r := &db.shared.received
+func (e *Engine) CatchUp() error {
+	r := &e.shared.received
 	if !r.waiting.Load() {
 		return nil
 	}
-	if err := db.Begin(); err != nil {
+	if err := e.Begin(); err != nil {
 		return err
 	}
-	defer db.End()
-	db.CommitMu.Lock()
-	defer db.CommitMu.Unlock()
+	defer e.End()
+	e.CommitMu.Lock()
+	defer e.CommitMu.Unlock()
 	records, memory, err := r.take()
 	var batches []logBatch
 	if err == nil && len(records) > 0 {
 		if batches, err = readRecords(records); err == nil {
-			batches, err = db.replayAll(batches, false)
+			batches, err = e.replayAll(batches, false)
 		}
 		if err != nil {
 			batches = nil
-			db.Opts.Upstream.Broken(err)
+			e.Opts.Upstream.Broken(err)
 		}
 	}
 	r.done(batches, records, memory, err)
@@ -527,8 +527,8 @@ func (db *Engine) CatchUp() error {
 
 // replayAll replays batches and returns them without those that this process has: a root came after
 // them. kept says that the head has them. CommitMu is held.
-func (db *Engine) replayAll(batches []logBatch, kept bool) ([]logBatch, error) {
-	last := db.tip().LSN
+func (e *Engine) replayAll(batches []logBatch, kept bool) ([]logBatch, error) {
+	last := e.tip().LSN
 	for len(batches) > 0 && batches[0].lsn <= last {
 		batches = batches[1:]
 	}
@@ -540,7 +540,7 @@ func (db *Engine) replayAll(batches []logBatch, kept bool) ([]logBatch, error) {
 	}
 	for rest := batches; len(rest) > 0; {
 		var err error
-		if rest, err = db.replayTogether(rest, kept); err != nil {
+		if rest, err = e.replayTogether(rest, kept); err != nil {
 			return nil, err
 		}
 	}
@@ -548,10 +548,10 @@ func (db *Engine) replayAll(batches []logBatch, kept bool) ([]logBatch, error) {
 }
 
 // Retry looks for derived files that were absent: the leader has made some.
-func (db *Engine) Retry() {
-	db.Mu.Lock()
-	defer db.Mu.Unlock()
-	for s := range db.Mapped {
+func (e *Engine) Retry() {
+	e.Mu.Lock()
+	defer e.Mu.Unlock()
+	for s := range e.Mapped {
 		for _, d := range s.Derived {
 			d.retry()
 		}
@@ -559,14 +559,14 @@ func (db *Engine) Retry() {
 }
 
 // Decide runs decide on the newest version.
-func (db *Engine) Decide(decide func(*Group) ([]Op, error)) (ops []Op, err error) {
-	if err := db.CatchUp(); err != nil {
+func (e *Engine) Decide(decide func(*Group) ([]Op, error)) (ops []Op, err error) {
+	if err := e.CatchUp(); err != nil {
 		return nil, err
 	}
-	db.CommitMu.Lock()
-	defer db.CommitMu.Unlock()
-	g := newGroup(db)
-	err = db.Guard(func() (err error) {
+	e.CommitMu.Lock()
+	defer e.CommitMu.Unlock()
+	g := newGroup(e)
+	err = e.Guard(func() (err error) {
 		ops, err = decide(g)
 		return err
 	})
@@ -574,187 +574,187 @@ func (db *Engine) Decide(decide func(*Group) ([]Op, error)) (ops []Op, err error
 }
 
 // forward sends a request to the leader. done is false if this process may lead now.
-func (db *Engine) forward(ctx context.Context, r *request) (done bool, err error) {
-	if err := db.Begin(); err != nil {
+func (e *Engine) forward(ctx context.Context, r *request) (done bool, err error) {
+	if err := e.Begin(); err != nil {
 		return true, err
 	}
-	defer db.End()
+	defer e.End()
 	var decide func() ([]Op, error)
 	if r.decide != nil {
-		decide = func() ([]Op, error) { return db.Decide(r.decide) }
+		decide = func() ([]Op, error) { return e.Decide(r.decide) }
 	}
-	r.deleted, done, err = db.Opts.Upstream.Forward(ctx, r.ops, r.size, decide)
+	r.deleted, done, err = e.Opts.Upstream.Forward(ctx, r.ops, r.size, decide)
 	return done, err
 }
 
 // left reports a store of a follower that is closed; Mu is held.
-func (db *Engine) left(s *meta.Store) {
-	if root, ok := db.shared.roots[s]; ok {
-		delete(db.shared.roots, s)
-		db.Opts.Upstream.Left(root)
+func (e *Engine) left(s *meta.Store) {
+	if root, ok := e.shared.roots[s]; ok {
+		delete(e.shared.roots, s)
+		e.Opts.Upstream.Left(root)
 	}
 }
 
 // TryLead makes a follower the leader. It fails with ErrLocked, and the engine stays a follower,
 // while another process leads. It recovers the files of the leader before, as Open does. Readers go
 // on with the version before.
-func (db *Engine) TryLead() error {
-	if err := db.Begin(); err != nil {
+func (e *Engine) TryLead() error {
+	if err := e.Begin(); err != nil {
 		return err
 	}
-	defer db.End()
-	lock, err := db.takeLock()
+	defer e.End()
+	lock, err := e.takeLock()
 	if err != nil {
 		return Translate(err)
 	}
-	start, o := time.Now(), db.logOptions()
-	db.catchUpLast()
-	db.lock.Store(lock)
-	db.setWrites(true)
-	db.takeLead(lock)
-	tail, err := db.inherit(o)
+	start, o := time.Now(), e.logOptions()
+	e.catchUpLast()
+	e.lock.Store(lock)
+	e.setWrites(true)
+	e.takeLead(lock)
+	tail, err := e.inherit(o)
 	if err == nil {
-		if err = db.startLog(o, tail, true); err != nil {
-			err = errors.Join(err, db.retreat())
+		if err = e.startLog(o, tail, true); err != nil {
+			err = errors.Join(err, e.retreat())
 		}
 	}
 	if err != nil {
-		db.setWrites(false)
-		db.abandon()
-		db.lock.Store(nil)
+		e.setWrites(false)
+		e.abandon()
+		e.lock.Store(nil)
 		return errors.Join(err, lock.Close())
 	}
-	db.shared.received.restart(nil)
-	db.Retry()        // the leader before may have replaced files
-	lsn := db.Cur.LSN // before anybody else publishes versions
-	db.Background.lead(db)
-	db.role.Store(uint32(Leader))
-	db.Opts.Logger.Info("leads", "dir", db.Dir, "lsn", lsn, "took", time.Since(start))
+	e.shared.received.restart(nil)
+	e.Retry()        // the leader before may have replaced files
+	lsn := e.Cur.LSN // before anybody else publishes versions
+	e.Background.lead(e)
+	e.role.Store(uint32(Leader))
+	e.Opts.Logger.Info("leads", "dir", e.Dir, "lsn", lsn, "took", time.Since(start))
 	return nil
 }
 
 // catchUpLast applies the last records of a leader that has ended. The files have all of them, but
 // after a flush they do not tell whose writes these were.
-func (db *Engine) catchUpLast() {
-	if err := db.CatchUp(); err != nil {
-		db.Opts.Logger.Warn("cannot apply the last batches of the leader, reading the files", "error", err)
+func (e *Engine) catchUpLast() {
+	if err := e.CatchUp(); err != nil {
+		e.Opts.Logger.Warn("cannot apply the last batches of the leader, reading the files", "error", err)
 	}
 }
 
 // inherit loads the files of the leader before.
-func (db *Engine) inherit(o wal.Options) (tail wal.Tail, err error) {
-	db.MetaMu.Lock()
-	defer db.MetaMu.Unlock()
-	err = db.replace(func() (store *meta.Store, err error) {
-		store, tail, err = db.loadAgain(meta.Options{Trusted: true}, o)
+func (e *Engine) inherit(o wal.Options) (tail wal.Tail, err error) {
+	e.MetaMu.Lock()
+	defer e.MetaMu.Unlock()
+	err = e.replace(func() (store *meta.Store, err error) {
+		store, tail, err = e.loadAgain(meta.Options{Trusted: true}, o)
 		return store, err
 	})
 	return tail, err
 }
 
 // loadAgain loads the files and replays the log. The lock of the database and MetaMu are held.
-func (db *Engine) loadAgain(m meta.Options, o wal.Options) (store *meta.Store, tail wal.Tail, err error) {
-	if store, err = db.openMeta(m); err != nil {
+func (e *Engine) loadAgain(m meta.Options, o wal.Options) (store *meta.Store, tail wal.Tail, err error) {
+	if store, err = e.openMeta(m); err != nil {
 		return nil, tail, err
 	}
-	db.reset()
-	if err := db.load(store); err != nil {
+	e.reset()
+	if err := e.load(store); err != nil {
 		return nil, tail, errors.Join(err, store.Close())
 	}
 	if !m.ReadOnly {
-		err = db.sweep()
+		err = e.sweep()
 	}
 	if err == nil {
-		tail, err = db.replayLog(o)
+		tail, err = e.replayLog(o)
 	}
 	return store, tail, err
 }
 
 // retreat makes a follower again of a process that has begun to lead and cannot. Others may write
 // meta.bolt from now on, so it is opened for reading.
-func (db *Engine) retreat() error {
-	db.MetaMu.Lock()
-	defer db.MetaMu.Unlock()
-	err := db.endWriting()
-	return errors.Join(err, db.replace(func() (*meta.Store, error) {
-		store, _, err := db.loadAgain(meta.Options{ReadOnly: true, Trusted: true}, db.logOptions())
+func (e *Engine) retreat() error {
+	e.MetaMu.Lock()
+	defer e.MetaMu.Unlock()
+	err := e.endWriting()
+	return errors.Join(err, e.replace(func() (*meta.Store, error) {
+		store, _, err := e.loadAgain(meta.Options{ReadOnly: true, Trusted: true}, e.logOptions())
 		return store, err
 	}))
 }
 
 // endWriting gives up the log and the head that is being flushed. Nobody may be writing.
-func (db *Engine) endWriting() error {
-	db.CommitMu.Lock()
-	defer db.CommitMu.Unlock()
-	if db.Frozen != nil {
-		db.Drop(db.frozenAt)
-		db.Frozen, db.frozenAt, db.flushErr = nil, nil, nil
+func (e *Engine) endWriting() error {
+	e.CommitMu.Lock()
+	defer e.CommitMu.Unlock()
+	if e.Frozen != nil {
+		e.Drop(e.frozenAt)
+		e.Frozen, e.frozenAt, e.flushErr = nil, nil, nil
 	}
-	if log := db.Log.Swap(nil); log != nil {
+	if log := e.Log.Swap(nil); log != nil {
 		return log.Close()
 	}
 	return nil
 }
 
 // setWrites notes whether this process may write.
-func (db *Engine) setWrites(may bool) {
-	db.Mu.Lock()
-	defer db.Mu.Unlock()
-	db.writes = may
+func (e *Engine) setWrites(may bool) {
+	e.Mu.Lock()
+	defer e.Mu.Unlock()
+	e.writes = may
 }
 
 // Fresh reports whether no process has led since this one, which reads alone, has read the files.
 // Whoever leads takes the lock first.
-func (db *Engine) Fresh() (bool, error) {
-	read := db.shared.mark.Load()
+func (e *Engine) Fresh() (bool, error) {
+	read := e.shared.mark.Load()
 	if read == nil { // a published folder, which nobody leads
-		return db.Folder != nil, nil
+		return e.Folder != nil, nil
 	}
-	if moved, err := db.FS.Moved(); moved || err != nil {
+	if moved, err := e.FS.Moved(); moved || err != nil {
 		return false, err
 	}
-	mark, err := db.FS.LockMark(LockName)
+	mark, err := e.FS.LockMark(LockName)
 	return err == nil && mark == *read, err
 }
 
 // Reload loads the files again in a process that only reads, once a leader has ended. It fails with
 // ErrLocked while another process leads.
-func (db *Engine) Reload() error {
-	db.MetaMu.Lock()
-	defer db.MetaMu.Unlock()
-	if err := db.Begin(); err != nil {
+func (e *Engine) Reload() error {
+	e.MetaMu.Lock()
+	defer e.MetaMu.Unlock()
+	if err := e.Begin(); err != nil {
 		return err
 	}
-	defer db.End()
-	lock, err := db.takeLock()
+	defer e.End()
+	lock, err := e.takeLock()
 	if err != nil {
 		return Translate(err)
 	}
-	db.catchUpLast()
+	e.catchUpLast()
 	mark, err := lock.Mark()
 	if err == nil {
-		err = db.replace(func() (*meta.Store, error) {
-			store, _, err := db.loadAgain(meta.Options{ReadOnly: true, Trusted: true}, db.logOptions())
+		err = e.replace(func() (*meta.Store, error) {
+			store, _, err := e.loadAgain(meta.Options{ReadOnly: true, Trusted: true}, e.logOptions())
 			return store, err
 		})
 	}
 	if err == nil {
-		db.shared.received.restart(nil)
-		db.Retry() // a leader may have made files
-		db.shared.mark.Store(&mark)
-		db.role.Store(uint32(Reader))
-		db.Opts.Logger.Info("reads alone", "dir", db.Dir, "lsn", db.Cur.LSN, "segments", len(db.Segments))
+		e.shared.received.restart(nil)
+		e.Retry() // a leader may have made files
+		e.shared.mark.Store(&mark)
+		e.role.Store(uint32(Reader))
+		e.Opts.Logger.Info("reads alone", "dir", e.Dir, "lsn", e.Cur.LSN, "segments", len(e.Segments))
 	}
 	return errors.Join(err, lock.Close())
 }
 
 // Alone runs fn while no process can lead, if this one reads the newest state of the files.
 // Otherwise it returns false.
-func (db *Engine) Alone(fn func() error) (alone bool, err error) {
-	if !db.sharing() {
+func (e *Engine) Alone(fn func() error) (alone bool, err error) {
+	if !e.sharing() {
 		return true, fn() // Open has excluded leaders
 	}
-	lock, err := db.FS.Lock(LockName, false)
+	lock, err := e.FS.Lock(LockName, false)
 	if errors.Is(err, vfs.ErrLocked) {
 		return false, nil
 	}
@@ -762,12 +762,12 @@ func (db *Engine) Alone(fn func() error) (alone bool, err error) {
 		return false, err
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
-	if moved, err := db.FS.Moved(); err != nil || moved {
+	if moved, err := e.FS.Moved(); err != nil || moved {
 		return false, err
 	}
-	db.MetaMu.Lock()
-	store := db.Store
-	db.MetaMu.Unlock()
+	e.MetaMu.Lock()
+	store := e.Store
+	e.MetaMu.Unlock()
 	if newest, err := store.Newest(); err != nil || !newest {
 		return false, err
 	}
@@ -777,21 +777,21 @@ func (db *Engine) Alone(fn func() error) (alone bool, err error) {
 // CheckLog reads the log from the first batch that is not flushed (I5: no hole; frames whole), and
 // returns the damage in it, while writers pause. err says that it could not be read: it matches
 // ErrLocked if another process may write the log. Ask that one.
-func (db *Engine) CheckLog(ctx context.Context) (damage, err error) {
-	if db.Leads() {
-		if err := db.CheckLead(); err != nil {
+func (e *Engine) CheckLog(ctx context.Context) (damage, err error) {
+	if e.Leads() {
+		if err := e.CheckLead(); err != nil {
 			return nil, err
 		}
-		return db.readLog(ctx, true)
+		return e.readLog(ctx, true)
 	}
-	if damage, err = db.readLog(ctx, false); db.Folder != nil {
+	if damage, err = e.readLog(ctx, false); e.Folder != nil {
 		return damage, err
 	}
 	// To keep leaders away while a long log is read would make their Open fail. It is read again
 	// for damage only.
-	alone, unsure := db.Alone(func() (err error) {
+	alone, unsure := e.Alone(func() (err error) {
 		if damage != nil {
-			damage, err = db.readLog(ctx, false)
+			damage, err = e.readLog(ctx, false)
 		}
 		return err
 	})
@@ -805,17 +805,17 @@ func (db *Engine) CheckLog(ctx context.Context) (damage, err error) {
 var errLed = fmt.Errorf("%w: it may be writing the log", ErrLocked)
 
 // readLog is CheckLog of a process that leads, and fails if it no longer does, or of another one.
-func (db *Engine) readLog(ctx context.Context, leads bool) (damage, err error) {
-	db.MetaMu.Lock() // keeps log files from being removed
-	defer db.MetaMu.Unlock()
-	db.CommitMu.Lock() // keeps batches from being written
-	defer db.CommitMu.Unlock()
+func (e *Engine) readLog(ctx context.Context, leads bool) (damage, err error) {
+	e.MetaMu.Lock() // keeps log files from being removed
+	defer e.MetaMu.Unlock()
+	e.CommitMu.Lock() // keeps batches from being written
+	defer e.CommitMu.Unlock()
 	if leads {
-		if err := db.mayWrite(); err != nil {
+		if err := e.mayWrite(); err != nil {
 			return nil, err
 		}
 	}
-	_, damage = wal.Replay(wal.Options{FS: db.Files(), DB: db.State.DB}, db.Cur.Applied,
+	_, damage = wal.Replay(wal.Options{FS: e.Files(), DB: e.State.DB}, e.Cur.Applied,
 		func(_ uint64, b []byte) error {
 			_, err := DecodeRecord(b)
 			return errors.Join(err, ctx.Err())
@@ -825,17 +825,17 @@ func (db *Engine) readLog(ctx context.Context, leads bool) (damage, err error) {
 
 // Look sets a function that every call runs first, and whose error ends the call; nil ends that. A
 // process that has begun to lead meanwhile is found there.
-func (db *Engine) Look(look func(context.Context) error) {
+func (e *Engine) Look(look func(context.Context) error) {
 	if look == nil {
-		db.shared.look.Store(nil)
+		e.shared.look.Store(nil)
 		return
 	}
-	db.shared.look.Store(&look)
+	e.shared.look.Store(&look)
 }
 
 // reset empties the head, for a version that is loaded again.
-func (db *Engine) reset() {
-	db.CommitMu.Lock()
-	defer db.CommitMu.Unlock()
-	db.Active, db.shared.received.frozen = newHead(), nil
+func (e *Engine) reset() {
+	e.CommitMu.Lock()
+	defer e.CommitMu.Unlock()
+	e.Active, e.shared.received.frozen = newHead(), nil
 }

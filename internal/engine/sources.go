@@ -77,21 +77,21 @@ func mergedDigest(victims []victim) *sourceDigest {
 // get digests. Reading all documents would take too long and is not needed,
 // because meta.bolt's digest of all documents of the collection covers the
 // documents of the segment.
-func (db *Engine) upgrade() error {
-	if !db.Store.Old() {
+func (e *Engine) upgrade() error {
+	if !e.Store.Old() {
 		return nil
 	}
-	if err := db.Leftovers().readLog(); err != nil {
+	if err := e.Leftovers().readLog(); err != nil {
 		return err // do not change a database that cannot be opened
 	}
-	db.MetaMu.Lock()
-	defer db.MetaMu.Unlock()
-	err := db.commitMeta(nil, func(tx *meta.Tx) error {
+	e.MetaMu.Lock()
+	defer e.MetaMu.Unlock()
+	err := e.commitMeta(nil, func(tx *meta.Tx) error {
 		colls, err := tx.Collections()
 		if err != nil {
 			return err
 		}
-		for _, s := range db.Segments {
+		for _, s := range e.Segments {
 			at := slices.IndexFunc(colls, func(c meta.Collection) bool { return c.ID == s.Info.Collection })
 			s.Info.Docs = collectionDigest(colls[at], s.Info)
 			if err := tx.PutSegment(s.Info); err != nil {

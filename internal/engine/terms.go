@@ -204,12 +204,12 @@ func (t *segmentTerms) Of(a *Analysis) *Derived[terms.Terms] {
 	}
 	ident := t.s.TermsIdent(a)
 	d := &Derived[terms.Terms]{
-		db: t.s.db, Name: t.File(), when: t.stage(),
+		engine: t.s.engine, Name: t.File(), when: t.stage(),
 		Parse:   func(b []byte) (*terms.Terms, error) { return terms.Parse(b, ident) },
 		verify:  (*terms.Terms).Verify,
 		Write:   func(ctx context.Context, w io.WriterAt) error { return t.s.WriteTerms(ctx, w, a) },
 		newer:   fileformat.ErrVersion,
-		scratch: func() bool { now := t.s.db.Analysis(t.s.Info.Collection); return now == nil || now.id != a.id },
+		scratch: func() bool { now := t.s.engine.Analysis(t.s.Info.Collection); return now == nil || now.id != a.id },
 	}
 	if t.by == nil {
 		t.by = map[[16]byte]*Derived[terms.Terms]{}
@@ -220,17 +220,17 @@ func (t *segmentTerms) Of(a *Analysis) *Derived[terms.Terms] {
 
 // Analysis returns the present analysis of a collection; nil if it has no
 // index.
-func (db *Engine) Analysis(coll uint32) *Analysis {
-	db.Mu.Lock()
-	defer db.Mu.Unlock()
-	if db.Cur == nil || db.Cur.Views[coll] == nil {
+func (e *Engine) Analysis(coll uint32) *Analysis {
+	e.Mu.Lock()
+	defer e.Mu.Unlock()
+	if e.Cur == nil || e.Cur.Views[coll] == nil {
 		return nil
 	}
-	return db.Cur.Views[coll].Def.Analysis
+	return e.Cur.Views[coll].Def.Analysis
 }
 
 func (s *OpenSegment) TermsIdent(a *Analysis) terms.Ident {
-	return terms.Ident{DB: s.db.Identity, Segment: s.Info.ID, Rows: s.Info.Rows, CRC: s.Info.CRC,
+	return terms.Ident{DB: s.engine.Identity, Segment: s.Info.ID, Rows: s.Info.Rows, CRC: s.Info.CRC,
 		Analysis: a.id, Docs: s.Info.Docs}
 }
 
@@ -241,14 +241,14 @@ func (t *segmentTerms) File() string { return derivedName(t.s.Info.ID, "terms") 
 func (t *segmentTerms) stage() stage { return ByClose }
 
 func (t *segmentTerms) make(ctx context.Context, replace renewal) error {
-	if a := t.s.db.Analysis(t.s.Info.Collection); a != nil {
+	if a := t.s.engine.Analysis(t.s.Info.Collection); a != nil {
 		return t.Of(a).make(ctx, replace)
 	}
 	return nil
 }
 
 func (t *segmentTerms) Check() error {
-	a := t.s.db.Analysis(t.s.Info.Collection)
+	a := t.s.engine.Analysis(t.s.Info.Collection)
 	if a == nil {
 		return nil
 	}
@@ -260,14 +260,14 @@ func (t *segmentTerms) Check() error {
 }
 
 func (t *segmentTerms) Recompute(ctx context.Context) error {
-	if a := t.s.db.Analysis(t.s.Info.Collection); a != nil {
+	if a := t.s.engine.Analysis(t.s.Info.Collection); a != nil {
 		return t.Of(a).Recompute(ctx)
 	}
 	return nil
 }
 
 func (t *segmentTerms) Present() Publishable {
-	if a := t.s.db.Analysis(t.s.Info.Collection); a != nil {
+	if a := t.s.engine.Analysis(t.s.Info.Collection); a != nil {
 		return t.Of(a)
 	}
 	return nil
@@ -312,7 +312,7 @@ func (t *segmentTerms) Keep(a *Analysis, inputs []terms.Input) {
 		return err
 	})
 	if err != nil { // costs time later, not data
-		t.s.db.Opts.Logger.Warn("cannot keep derived file", "file", d.Name, "error", err)
+		t.s.engine.Opts.Logger.Warn("cannot keep derived file", "file", d.Name, "error", err)
 	}
 }
 

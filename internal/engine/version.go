@@ -34,8 +34,8 @@ func (v *Version) Read(fn func(tx *meta.Tx) error) error { return v.Files.Store.
 
 // Read runs fn in a read transaction for a version, and turns faults of mapped
 // files into errors.
-func (db *Engine) Read(ver *Version, fn func(tx *meta.Tx) error) error {
-	return db.Guard(func() error { return ver.Read(fn) })
+func (e *Engine) Read(ver *Version, fn func(tx *meta.Tx) error) error {
+	return e.Guard(func() error { return ver.Read(fn) })
 }
 
 func MissingRow(collection, id string, num uint64) error {

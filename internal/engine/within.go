@@ -19,8 +19,8 @@ type within struct {
 
 // Within notes that the calling goroutine runs a function for a call, which is its name, while
 // writes wait. end must follow in the same goroutine.
-func (db *Engine) Within(call string) (end func()) {
-	w, id := &db.within, goroutine()
+func (e *Engine) Within(call string) (end func()) {
+	w, id := &e.within, goroutine()
 	if id == 0 {
 		return func() {}
 	}
@@ -38,8 +38,8 @@ func (db *Engine) Within(call string) (end func()) {
 }
 
 // MayWait returns an error if the calling goroutine would wait for itself if it waited for writes.
-func (db *Engine) MayWait() error {
-	w := &db.within
+func (e *Engine) MayWait() error {
+	w := &e.within
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.callers) == 0 {

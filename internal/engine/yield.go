@@ -13,8 +13,8 @@ import (
 type yieldKey struct{}
 
 // givingWay returns a context whose work gives way to calls.
-func (db *Engine) givingWay(ctx context.Context) context.Context {
-	return context.WithValue(ctx, yieldKey{}, &yielder{active: db.active.Load})
+func (e *Engine) givingWay(ctx context.Context) context.Context {
+	return context.WithValue(ctx, yieldKey{}, &yielder{active: e.active.Load})
 }
 
 // yielderOf returns the yielder of a context from givingWay, or nil.

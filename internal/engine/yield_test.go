@@ -41,9 +41,9 @@ func TestYielder(t *testing.T) {
 	if yielderOf(context.Background()) != nil {
 		t.Error("a context without a yielder has one")
 	}
-	db := &Engine{}
-	db.active.Add(1)
-	if y := yielderOf(db.givingWay(t.Context())); y == nil || y.active() != 1 {
+	e := &Engine{}
+	e.active.Add(1)
+	if y := yielderOf(e.givingWay(t.Context())); y == nil || y.active() != 1 {
 		t.Error("a yielder does not see the calls of its database")
 	}
 }

@@ -44,13 +44,13 @@ type Member interface {
 
 // Check checks an open database. It changes nothing. Readers and writers go on; writers pause while
 // the log is read. An error says that the check itself could not be done.
-func Check(ctx context.Context, db *engine.Engine, level Level, member Member) (*Report, error) {
-	ver, err := db.Acquire(ctx)
+func Check(ctx context.Context, e *engine.Engine, level Level, member Member) (*Report, error) {
+	ver, err := e.Acquire(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer db.Done(ver)
-	c := &checker{db: db, ctx: ctx, ver: ver, deep: level == Deep, report: &Report{Problems: []Problem{}},
+	defer e.Done(ver)
+	c := &checker{engine: e, ctx: ctx, ver: ver, deep: level == Deep, report: &Report{Problems: []Problem{}},
 		progress: engine.ProgressOf(ctx)}
 	c.expect()
 	damage, err := member.CheckLog(ctx)
@@ -60,7 +60,7 @@ func Check(ctx context.Context, db *engine.Engine, level Level, member Member) (
 	logged := func() error { return damage }
 	steps := []func() error{member.Present, c.published, c.store, logged, c.segments, c.leftovers, c.documents}
 	for _, step := range steps {
-		if err := db.Guard(step); err != nil {
+		if err := e.Guard(step); err != nil {
 			if ctx.Err() != nil {
 				return nil, ctx.Err()
 			}
@@ -76,7 +76,7 @@ func Check(ctx context.Context, db *engine.Engine, level Level, member Member) (
 
 // checker is one run of Check.
 type checker struct {
-	db     *engine.Engine
+	engine *engine.Engine
 	ctx    context.Context
 	ver    *engine.Version
 	deep   bool
@@ -136,10 +136,10 @@ func (c *checker) expect() {
 
 // leftovers reports segment files that meta.bolt does not account for.
 func (c *checker) leftovers() error {
-	if c.db.Folder != nil {
+	if c.engine.Folder != nil {
 		return nil // a published folder holds the files that its manifests name
 	}
-	l := &engine.Leftovers{FS: c.db.FS}
+	l := &engine.Leftovers{FS: c.engine.FS}
 	look := func() error {
 		problems, err := l.Problems()
 		for _, p := range problems {
@@ -147,11 +147,11 @@ func (c *checker) leftovers() error {
 		}
 		return err
 	}
-	if c.db.Role() != engine.Reader { // a leader checked when it opened, and may be writing segments now
+	if c.engine.Role() != engine.Reader { // a leader checked when it opened, and may be writing segments now
 		return look()
 	}
-	alone, err := c.db.Alone(func() error {
-		l = c.db.Leftovers()
+	alone, err := c.engine.Alone(func() error {
+		l = c.engine.Leftovers()
 		return look()
 	})
 	if alone || err != nil {
@@ -298,10 +298,10 @@ func (c *checker) texts(v *engine.View, p *engine.Part, live bitset.Set) error {
 // published compares all files of the current version of a published folder with its manifest, and
 // reports newer versions: readers pass over them, which must not hide that they are lost.
 func (c *checker) published() error {
-	if c.db.Folder == nil {
+	if c.engine.Folder == nil {
 		return nil
 	}
-	m, rejected, err := c.db.Published(c.ctx)
+	m, rejected, err := c.engine.Published(c.ctx)
 	c.manifest = m
 	if err != nil {
 		return err
@@ -310,7 +310,7 @@ func (c *checker) published() error {
 		c.report.add(passedOver(err, m.Number))
 	}
 	for _, file := range m.Files {
-		if err := engine.Compare(c.ctx, c.db.FS, file); err != nil {
+		if err := engine.Compare(c.ctx, c.engine.FS, file); err != nil {
 			c.report.problem(err)
 		}
 	}

@@ -172,11 +172,11 @@ func create(dir string, opts engine.Options) (_ *engine.Engine, made string, err
 	for up := dir; missing(up); up = filepath.Dir(up) {
 		made = up
 	}
-	db, err := engine.Open(filepath.Join(dir, engine.Unfinished), opts)
+	e, err := engine.Open(filepath.Join(dir, engine.Unfinished), opts)
 	if err != nil {
 		err = errors.Join(err, discard(dir, made))
 	}
-	return db, made, err
+	return e, made, err
 }
 
 // discard removes what create and finish have made in a directory that was empty, and the
