@@ -41,10 +41,9 @@ var (
 	walking   = func(o Options) Options { o.trials = 8; return o }(promising)
 )
 
-func plant(t *testing.T, dir string, metric Metric, kind string, rows, dim int) *forest {
+func plant(t *testing.T, dir string, opts Options, metric Metric, kind string, rows, dim int) *forest {
 	t.Helper()
 	ctx := t.Context()
-	opts := promising
 	f := &forest{vdb: open(t, dir, &opts), docs: map[string]Document{}, rng: rand.New(rand.NewPCG(11, uint64(metric)))}
 	f.c = collection(t, f.vdb, "c", Schema{Dim: dim, Metric: metric})
 	vecs := vectorsOf(kind, f.rng, rows, dim)
@@ -127,7 +126,7 @@ func TestGraphAnswers(t *testing.T) {
 				continue
 			}
 			t.Run(fmt.Sprint(metric, "/", kind), func(t *testing.T) {
-				f := plant(t, t.TempDir(), metric, kind, rows, dim)
+				f := plant(t, t.TempDir(), promising, metric, kind, rows, dim)
 				queries := vectorsOf(kind, f.rng, 20, dim)
 				xs := make([]float64, 0, rows)
 				for _, d := range f.docs {
@@ -228,7 +227,7 @@ func TestEqualGraphs(t *testing.T) {
 
 // Groups, pages, thresholds and other parts of a query work on graphs as on scans.
 func TestGraphQueries(t *testing.T) {
-	f := plant(t, t.TempDir(), Cosine, "normal", 2000, 12)
+	f := plant(t, t.TempDir(), walking, Cosine, "normal", 2000, 12)
 	ctx := t.Context()
 	var batch []Query
 	for _, vec := range vectorsOf("normal", f.rng, 9, 12) {
@@ -304,7 +303,7 @@ func TestGraphQueries(t *testing.T) {
 // A damaged, lost or unreadable graph costs only time.
 func TestGraphFaults(t *testing.T) {
 	dir := t.TempDir()
-	f := plant(t, dir, L2, "normal", 1000, 12)
+	f := plant(t, dir, walking, L2, "normal", 1000, 12)
 	q := Query{Near: Vector(f.rngVector(12)), K: 10, Accuracy: Recall(0.9)}
 	ask := func(exact bool) {
 		t.Helper()
@@ -595,7 +594,7 @@ func TestSearchAllocations(t *testing.T) {
 
 // A search of a graph looks at its context in proportion to its work, and ends with it.
 func TestGraphSearchEndsWithItsContext(t *testing.T) {
-	f := plant(t, t.TempDir(), Cosine, "normal", 3000, 16)
+	f := plant(t, t.TempDir(), walking, Cosine, "normal", 3000, 16)
 	for _, where := range []filter.Expr{nil, filter.Lt("i", 1500)} {
 		q := Query{Near: Vector(f.rngVector(16)), K: 10, Where: where, Select: IDsOnly}
 		looks := map[EF]int{}

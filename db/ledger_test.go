@@ -619,7 +619,7 @@ func TestHybridLooksDeeper(t *testing.T) {
 // Complete says that there is nothing to add: an approximate answer that a threshold made short
 // cannot.
 func TestComplete(t *testing.T) {
-	f := plant(t, t.TempDir(), Cosine, "normal", 600, 6)
+	f := plant(t, t.TempDir(), walking, Cosine, "normal", 600, 6)
 	q := Query{Near: Vector(f.rngVector(6)), K: 10, Accuracy: EF(10), Select: IDsOnly}
 	r, err := f.c.Search(t.Context(), q)
 	if err != nil || r.Exact || !r.Complete || len(r.Hits) != 10 {

@@ -25,7 +25,7 @@ import (
 // query vectors as if they were not stored.
 func TestMeasureRecall(t *testing.T) {
 	const rows, dim = 1500, 12
-	f := plant(t, t.TempDir(), Cosine, "normal", rows, dim)
+	f := plant(t, t.TempDir(), promising, Cosine, "normal", rows, dim)
 	ctx := t.Context()
 	queries := vectorsOf("normal", f.rng, 40, dim)
 	where := filter.Lt("i", rows/3)
@@ -349,7 +349,7 @@ func TestRecheck(t *testing.T) {
 // A result states the recall measured for queries like the rows, which these queries find, and
 // which share of the hardest queries found less than half.
 func TestUsualRecall(t *testing.T) {
-	f := plant(t, t.TempDir(), Cosine, "normal", 3000, 24)
+	f := plant(t, t.TempDir(), promising, Cosine, "normal", 3000, 24)
 	if err := f.vdb.Compact(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -566,7 +566,7 @@ func TestLearntRecallIsDerived(t *testing.T) {
 // none.
 func TestRecheckInBackground(t *testing.T) {
 	dir := t.TempDir()
-	f := plant(t, dir, L2, "normal", 1000, 12)
+	f := plant(t, dir, promising, L2, "normal", 1000, 12)
 	if err := f.vdb.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -294,7 +294,7 @@ func TestBatchOverGraphs(t *testing.T) {
 					}
 				}
 				rng := rand.New(rand.NewPCG(3, uint64(metric)))
-				vdb := open(t, t.TempDir(), &Options{Sync: SyncNever, codedBytes: 1, graphSize: 1, walkAlways: true, Compaction: Manual,
+				vdb := open(t, t.TempDir(), &Options{Sync: SyncNever, codedBytes: 1, graphSize: 1, walkAlways: true, trials: 8, Compaction: Manual,
 					Workers: 3, worthHelp: 1})
 				c := collection(t, vdb, "c", Schema{Dim: dim, Metric: metric})
 				docs := map[string]Document{}

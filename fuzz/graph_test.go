@@ -104,7 +104,7 @@ func FuzzGraph(f *testing.F) {
 		}
 		var b blocks.Memory
 		ident := codes.Ident{Segment: 3, Rows: rows, Dim: dim, Metric: fileformat.Metric(i % 3)}
-		opts := graph.Options{}
+		opts := graph.Options{Trials: 8}
 		if dim == 50 || dim == 192 {
 			opts.Small, opts.QuickSize, opts.Codes = dim == 50, 1, graphCodes(ident)
 			for i := range vecs {
