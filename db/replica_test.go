@@ -12,6 +12,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -1241,5 +1242,49 @@ func TestPublishWhileAFileIsReplaced(t *testing.T) {
 	r, err := collection(t, replica, "c", Schema{}).Search(t.Context(), Query{Text: "fish"})
 	if err != nil || len(r.Hits) != 2 {
 		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+// TestReplicaFolderGone: a replica whose folder was removed or replaced gets no newer versions, and
+// says so. It answers from its own version.
+func TestReplicaFolderGone(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("open files cannot be removed")
+	}
+	for _, tt := range []struct {
+		name string
+		gone func(dir string) error
+		want error
+	}{
+		{"there", func(string) error { return nil }, nil},
+		{"removed", os.RemoveAll, engine.ErrRemoved},
+		{"emptied", func(dir string) error { return os.RemoveAll(filepath.Join(dir, engine.ManifestDir)) }, engine.ErrRemoved},
+		{"renamed", func(dir string) error { return os.Rename(dir, dir+".new") }, nil}, // nothing is lost
+		{"replaced", func(dir string) error {
+			return errors.Join(os.CopyFS(dir+".new", os.DirFS(dir)), os.RemoveAll(dir), os.Rename(dir+".new", dir))
+		}, engine.ErrReplaced},
+	} {
+		for _, follow := range []time.Duration{0, byHand} {
+			t.Run(fmt.Sprintf("%s/follow=%v", tt.name, follow), func(t *testing.T) {
+				vdb, folder := open(t, t.TempDir(), nil), filepath.Join(t.TempDir(), "published")
+				upsert(t, collection(t, vdb, "c", Schema{}), Document{ID: "a", Vector: []float32{1}})
+				publish(t, publisher(t, vdb, folder, nil))
+				replica := open(t, folder, &Options{ReadOnly: true, Follow: follow})
+				if err := tt.gone(folder); err != nil {
+					t.Fatal(err)
+				}
+				stats, err := replica.Stats()
+				switch {
+				case err != nil:
+					t.Error(err)
+				case tt.want == nil && stats.Failed != "",
+					tt.want != nil && (!strings.Contains(stats.Failed, tt.want.Error()) || !strings.Contains(stats.Failed, folder)):
+					t.Errorf("failed %q, want %v", stats.Failed, tt.want)
+				}
+				if _, err := collectionOf(t, replica, "c").Get(t.Context(), "a", WithText); err != nil {
+					t.Error(err)
+				}
+			})
+		}
 	}
 }

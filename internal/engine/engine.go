@@ -230,17 +230,21 @@ func (e *Engine) Err() error {
 // Its files are open, and can be read as before, but nobody will find them again. led says that
 // this process leads, or follows a leader.
 func (e *Engine) Present(led bool) error {
-	if e.Folder != nil || e.FS.Path() == "" {
+	if e.FS.Path() == "" {
 		return nil
 	}
-	if _, err := e.FS.Size(MetaName); !errors.Is(err, fs.ErrNotExist) {
+	name := MetaName
+	if e.Folder != nil {
+		name = ManifestDir // every published folder has it, and it stays in its place
+	}
+	if _, err := e.FS.Size(name); !errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	_, err := os.Stat(filepath.Join(e.FS.Path(), MetaName))
+	_, err := os.Stat(filepath.Join(e.FS.Path(), name))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return NewRemovedError(e.Dir)
-	case err == nil && led: // in the directory that is open here
+	case err == nil && (led || e.Folder != nil): // in the directory that is open here
 		return fmt.Errorf("%w: %q has another database now: open it again", ErrReplaced, e.Dir)
 	}
 	return nil // a leader may have moved it, see fence.go
