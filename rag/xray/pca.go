@@ -60,6 +60,7 @@ func project(ctx context.Context, rows [][]float32, rng *rand.Rand) (coords [][c
 		}
 	}
 	values, vectors := eigen(small)
+	left := 1.0 // share of the variance; rounding may put the sum of all above the total
 	for c := range min(components, width) {
 		axis := make([]float64, dim)
 		for i, b := range basis {
@@ -70,7 +71,8 @@ func project(ctx context.Context, rows [][]float32, rng *rand.Rand) (coords [][c
 			vek.Sub_Inplace(vek.FromFloat32_Into(centred, row), mean)
 			coords[i][c] = vek.Dot(centred, axis)
 		}
-		explained[c] = max(0, values[c]) / total
+		explained[c] = min(max(0, values[c])/total, left)
+		left -= explained[c]
 	}
 	return coords, explained
 }

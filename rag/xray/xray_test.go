@@ -274,6 +274,31 @@ func TestMap(t *testing.T) {
 	}
 }
 
+// The axes of a map explain at most all of the variance, whatever the rounding.
+func TestExplainedAtMostAll(t *testing.T) {
+	rng := rand.New(rand.NewPCG(6, 6))
+	for dim := 1; dim <= 2; dim++ {
+		for range 30 {
+			var docs []db.Document
+			for i := range 20 {
+				v := make([]float32, dim)
+				for j := range v {
+					v[j] = float32(rng.NormFloat64())
+				}
+				docs = append(docs, db.Document{ID: fmt.Sprint(i), Vector: v})
+			}
+			r, err := xray.Inspect(t.Context(), collection(t, db.Schema{Metric: db.L2}, docs...), xray.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			x, y := r.Map.Explained[0], r.Map.Explained[1]
+			if x+y > 1 || x+y < 1-1e-9 || y < 0 {
+				t.Fatalf("%d dimensions: explained %v", dim, r.Map.Explained)
+			}
+		}
+	}
+}
+
 // Draw makes the map that Inspect makes, and no more points than are wanted.
 func TestDraw(t *testing.T) {
 	c := collection(t, db.Schema{}, randomDocs(200, 6, 3)...)
