@@ -284,6 +284,9 @@ func TestSyntaxIsNotEmbedded(t *testing.T) {
 	if _, err := vdb.CreateCollection(t.Context(), "bare", db.Schema{Dim: 64, Lineage: lineage}, nil); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := vdb.CreateCollection(t.Context(), "words", db.Schema{Text: &db.TextIndex{}}, nil); err != nil {
+		t.Fatal(err)
+	}
 	inner, err := embed.Trigram(64)
 	if err != nil {
 		t.Fatal(err)
@@ -297,6 +300,9 @@ func TestSyntaxIsNotEmbedded(t *testing.T) {
 			"only with one are words required (+) or excluded (-)", "", ""},
 		{"hybrid_search", "notes", "+segment synced -log", "", "both", "segment synced"},
 		{"hybrid_search", "notes", "-log", "", "words", ""},
+		{"hybrid_search", "words", "-log", "", "words", ""}, // nothing to embed, so no model is missed
+		{"hybrid_search", "words", "segment -log",
+			"texts cannot be embedded: the collection does not name the model of its vectors; give a vector", "", ""},
 	} {
 		texts = nil
 		got, failure := call[hits](t, s, tt.tool, `{"collection":"`+tt.collection+`","text":"`+tt.query+`"}`)
@@ -320,6 +326,13 @@ func TestNullArguments(t *testing.T) {
 	if !strings.Contains(failure, `missing properties: ["collection"]`) {
 		t.Error(failure)
 	}
+	// Of a key that is given twice the last value counts, null too.
+	got, failure = call[hits](t, s, "search", `{"collection":"plain","id":"a","vector":[1,0],"id":null,"k":null,"k":1}`)
+	expect(t, failure, "")
+	expect(t, got.ids(), []string{"a"})
+	got, failure = call[hits](t, s, "search", `{"collection":"plain","vector":[1,0],"k":1,"k":null}`)
+	expect(t, failure, "")
+	expect(t, len(got.ids()) > 1, true)
 	// Within a document null is a value.
 	_, failure = call[written](t, s, "upsert_documents", `{"collection":"plain","documents":[{"id":"z","metadata":{"none":null}}]}`)
 	expect(t, failure, "")

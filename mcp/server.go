@@ -75,7 +75,8 @@ func NewServer(vdb *db.DB, opts *Options) *sdk.Server {
 }
 
 // dropNulls takes the arguments that are null out of the calls of tools: some models name every
-// argument, and give null to those they leave out. The schemas would refuse it.
+// argument, and give null to those they leave out. The schemas would refuse it. Of an argument that
+// is given twice the last value counts, null too.
 func dropNulls(next sdk.MethodHandler) sdk.MethodHandler {
 	return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
 		call, ok := req.(*sdk.CallToolRequest)

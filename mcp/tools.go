@@ -389,12 +389,15 @@ func (s *service) search(ctx context.Context, in searchArgs) (*hits, error) {
 // embed returns the vector of a text query, made by the embedder of a collection. A query that only
 // excludes words has none.
 func (s *service) embed(ctx context.Context, info db.CollectionInfo, text string) ([]float32, error) {
-	e := s.embedder(ctx, info)
-	if e == nil {
-		return nil, unavailable(info)
-	}
 	question, err := vectorize.Question(info, text)
-	if err != nil || question == "" {
+	if err == nil && question == "" {
+		return nil, nil
+	}
+	e := s.embedder(ctx, info)
+	switch {
+	case e == nil:
+		return nil, unavailable(info)
+	case err != nil:
 		return nil, err
 	}
 	vec, err := embed.Queries(e).Embed(ctx, question)

@@ -215,6 +215,10 @@ func (q *query) close() error {
 	switch {
 	case targets > 1:
 		return fmt.Errorf("%w: a query has only one of 'vector', 'id' and 'like'", db.ErrInvalid)
+	case q.exact && q.recall != 0:
+		return fmt.Errorf("%w: a query has only one of 'exact' and 'recall'", db.ErrInvalid)
+	case q.exact && q.ef > 0:
+		return fmt.Errorf("%w: a query has only one of 'exact' and '%s'", db.ErrInvalid, q.efName)
 	case q.ef > 0 && q.recall != 0:
 		return fmt.Errorf("%w: a query has only one of 'recall' and '%s'", db.ErrInvalid, q.efName)
 	case q.exact:

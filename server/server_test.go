@@ -392,10 +392,18 @@ func TestOneAccuracy(t *testing.T) {
 		{`{"vector":[1,0],"ef":10,"recall":0.9}`, "a query has only one of 'recall' and 'ef'"},
 		{`{"vector":[1,0],"recall":0.9,"effort":10}`, "a query has only one of 'recall' and 'effort'"},
 		{`{"vector":[1,0],"effort":10,"ef":10}`, "ef is given twice"},
+		{`{"vector":[1,0],"exact":true,"recall":0.9}`, "a query has only one of 'exact' and 'recall'"},
+		{`{"vector":[1,0],"ef":10,"exact":true}`, "a query has only one of 'exact' and 'ef'"},
+		{`{"vector":[1,0],"exact":true,"effort":10}`, "a query has only one of 'exact' and 'effort'"},
 	} {
 		if a := s.ask("POST", "/collections/c/search", query.body); a.status != 400 || !strings.Contains(a.body, query.want) {
 			t.Errorf("%s: %d %s, want %q", query.body, a.status, a.body, query.want)
 		}
+	}
+	for _, query := range []string{ // the others have no value
+		`{"vector":[1,0],"exact":false,"recall":0.9}`, `{"vector":[1,0],"exact":true,"recall":null,"ef":null}`,
+	} {
+		s.must(200, "POST", "/collections/c/search", query)
 	}
 }
 
