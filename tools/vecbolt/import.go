@@ -188,6 +188,9 @@ func (c *importCmd) load(ctx context.Context, t *tool, coll *vectorize.Collectio
 	if report.Ignored > 0 {
 		p.notef("ignored %d files that are not named like cache files and contain no array", report.Ignored)
 	}
+	if err == nil && in.yielded == 0 {
+		p.notef("warning: %s has no documents", inputName(c.Source))
+	}
 	// Lines for stored documents need neither: they may be there to change the metadata.
 	if err == nil && report.Added > 0 && in.documents > 0 && !in.found {
 		p.notef("warning: no document of %s has a text (keys text, document, page_content, content, body) or a vector (vector, embedding, values)",
@@ -279,6 +282,7 @@ func (s *begun) Documents(ctx context.Context) iter.Seq2[*exchange.ImportedDocum
 // contents is a source that notes whether any document has a text or a vector.
 type contents struct {
 	exchange.Source
+	yielded   int // documents and skipped ones
 	documents int
 	found     bool
 }
@@ -287,6 +291,9 @@ type contents struct {
 func (c *contents) Documents(ctx context.Context) iter.Seq2[*exchange.ImportedDocument, error] {
 	return func(yield func(*exchange.ImportedDocument, error) bool) {
 		for doc, err := range c.Source.Documents(ctx) {
+			if err == nil {
+				c.yielded++
+			}
 			if err == nil && doc.Skip == nil {
 				c.documents++
 				c.found = c.found || doc.Document.Text != "" || len(doc.Document.Vector) > 0
