@@ -2,6 +2,7 @@ package text
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -99,20 +100,16 @@ func (a *Analyzer) Scanner() *Scanner {
 // of positions. A text may hold any bytes.
 func (s *Scanner) Tokens(dst []Token, text string) (tokens []Token, positions int) {
 	r, before := respell(text), len(dst)
-	dst, positions = s.tokens(dst, r.text)
-	if r.edits != nil {
-		for i := range dst[before:] {
-			t := &dst[before+i]
-			t.Start, t.End = r.origin(t.Start, t.End)
-		}
-	}
+	dst, _, positions = s.tokens(dst, r.text, 0, 0, math.MaxInt)
+	r.place(dst[before:])
 	return dst, positions
 }
 
-// tokens is Tokens for a text in the common spelling.
-func (s *Scanner) tokens(dst []Token, text string) (tokens []Token, positions int) {
-	pos := 0
-	for at := 0; at < len(text); {
+// tokens is Tokens for a text in the common spelling, from the offset at, where position pos
+// begins. It ends behind the first segment that brings the tokens to most or more, and returns the
+// offset and the position there.
+func (s *Scanner) tokens(dst []Token, text string, at, pos, most int) ([]Token, int, int) {
+	for before := len(dst); at < len(text) && len(dst)-before < most; {
 		end := s.segment(text, at)
 		r, size := rune(text[at]), 1
 		if r >= utf8.RuneSelf {
@@ -135,7 +132,7 @@ func (s *Scanner) tokens(dst []Token, text string) (tokens []Token, positions in
 		}
 		at = end
 	}
-	return dst, pos
+	return dst, at, pos
 }
 
 // segment returns the end of the segment that begins at a boundary.

@@ -28,8 +28,22 @@ type Snippet struct {
 // weight returns the weight of a term; nil means equal weights. Words are not cut, so the passage
 // may exceed width in a text with very long words.
 func (s *Scanner) Highlight(q *Query, text string, width int, weight func(term string) float64) Snippet {
-	tokens, _ := s.Tokens(nil, text)
-	marks := q.marks(tokens)
+	return s.highlight(q, text, width, weight, blockTokens)
+}
+
+// highlight is Highlight with blocks of about block tokens.
+func (s *Scanner) highlight(q *Query, text string, width int, weight func(string) float64, block int) Snippet {
+	all := blocks{Scanner: s, spelt: respell(text), most: block}
+	wanted := q.wanted()
+	var matches []Token // few, where all tokens take many times the memory of the text
+	for all.next() {
+		for _, t := range all.tokens {
+			if wanted(t.Term) {
+				matches = append(matches, t)
+			}
+		}
+	}
+	marks := q.marks(matches)
 	width = max(width, 1)
 	lo, hi := 0, 0 // bytes of the best window
 	if len(marks) > 0 {
@@ -41,7 +55,7 @@ func (s *Scanner) Highlight(q *Query, text string, width int, weight func(term s
 	lo = max(0, lo-spare/3)
 	hi = min(len(text), lo+max(width, hi-lo))
 	lo = max(0, min(lo, hi-width))
-	lo, hi = whole(tokens, text, lo, hi, core)
+	lo, hi = all.whole(text, lo, hi, core)
 	sn := Snippet{Text: text[lo:hi], Start: lo}
 	for _, m := range marks {
 		if m.Start >= lo && m.End <= hi {
@@ -56,10 +70,76 @@ func (s *Scanner) Highlight(q *Query, text string, width int, weight func(term s
 	return sn
 }
 
+// blockTokens are enough that a block is seldom read twice, and far fewer than a large text has.
+const blockTokens = 1 << 12
+
+// blocks reads the tokens of a text in order, and keeps one block at a time.
+type blocks struct {
+	*Scanner
+	spelt   respelling
+	most    int // tokens of a block, up to the end of a segment
+	at, pos int // end of the block in spelt.text
+	tokens  []Token
+	begins  []begin // of the blocks read
+}
+
+// begin is the offset at which a block begins, in spelt.text, and the start of its first token in
+// the text.
+type begin struct{ at, start int }
+
+// next reads the next block that has tokens. It reports whether there is one; else the last block
+// stays.
+func (b *blocks) next() bool {
+	if b.at == len(b.spelt.text) {
+		return false
+	}
+	at := b.at
+	tokens, end, pos := b.Scanner.tokens(b.tokens[:0], b.spelt.text, at, b.pos, b.most)
+	b.at, b.pos = end, pos
+	if len(tokens) == 0 {
+		return false // no token up to the end of the text
+	}
+	b.spelt.place(tokens)
+	b.tokens, b.begins = tokens, append(b.begins, begin{at, tokens[0].Start})
+	return true
+}
+
+// from goes back to the last block that holds all tokens which end beyond lo.
+func (b *blocks) from(lo int) {
+	n, _ := slices.BinarySearchFunc(b.begins, lo, func(b begin, lo int) int { return cmp.Compare(b.start, lo) })
+	// One more: where spellings differ, tokens of two blocks may stand for one character.
+	if n = max(0, n-2); n < len(b.begins)-1 {
+		b.at, b.begins = b.begins[n].at, nil
+		b.next()
+	}
+}
+
 // mark is a match of a query term in the text.
 type mark struct {
 	Range
 	term string // of the query
+}
+
+// wanted returns whether marks looks at a term.
+func (q *Query) wanted() func(term string) bool {
+	terms := map[string]bool{}
+	var prefixes []string
+	for i := range q.Clauses {
+		c := &q.Clauses[i]
+		if c.Occur == MustNot {
+			continue
+		}
+		for at, want := range c.Tokens {
+			if c.Prefix && !c.Quoted && at == 0 {
+				prefixes = append(prefixes, want.Term)
+			} else {
+				terms[want.Term] = true
+			}
+		}
+	}
+	return func(term string) bool {
+		return terms[term] || slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(term, p) })
+	}
 }
 
 // marks returns the matches of the ranking clauses. Its time is linear in the text plus the
@@ -187,11 +267,19 @@ func window(marks []mark, width int, weight func(string) float64) (lo, hi int) {
 
 // whole moves the ends of a window to boundaries of words and characters, but not into the core,
 // and trims white space.
-func whole(tokens []Token, text string, lo, hi int, core Range) (int, int) {
-	for _, t := range tokens {
-		if t.Start < lo && lo < t.End {
-			lo = t.End
+func (b *blocks) whole(text string, lo, hi int, core Range) (int, int) {
+	b.from(lo)
+	var tokens []Token // of the window
+	for first, last, more := lo, hi, len(b.tokens) > 0; more; {
+		for _, t := range b.tokens {
+			if t.Start < lo && lo < t.End {
+				lo = t.End
+			}
+			if t.Start < last && first < t.End {
+				tokens = append(tokens, t)
+			}
 		}
+		more = b.tokens[len(b.tokens)-1].Start < max(lo, last) && b.next()
 	}
 	for _, t := range slices.Backward(tokens) {
 		if t.Start < hi && hi < t.End {
@@ -201,6 +289,12 @@ func whole(tokens []Token, text string, lo, hi int, core Range) (int, int) {
 			}
 		}
 	}
+	return trimmed(text, lo, hi, core)
+}
+
+// trimmed moves the ends of a window to boundaries of characters, but not into the core, and trims
+// white space.
+func trimmed(text string, lo, hi int, core Range) (int, int) {
 	for lo < hi && !utf8.RuneStart(text[lo]) {
 		lo++
 	}

@@ -122,6 +122,17 @@ func (r *respelling) origin(start, end int) (int, int) {
 	return start, end
 }
 
+// place gives tokens of r.text the offsets of the original text.
+func (r *respelling) place(tokens []Token) {
+	if r.edits == nil {
+		return
+	}
+	for i := range tokens {
+		t := &tokens[i]
+		t.Start, t.End = r.origin(t.Start, t.End)
+	}
+}
+
 // invisible reports whether a character is one that Unicode says to ignore: joiners, marks of
 // direction, soft hyphens, variation selectors and the like.
 func invisible(c rune) bool {

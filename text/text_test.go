@@ -2,6 +2,9 @@ package text
 
 import (
 	"fmt"
+	"math"
+	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -316,6 +319,93 @@ func TestHighlightHolds(t *testing.T) {
 			t.Fatalf("%q in %q: nothing of %+v in %+v", query, text, wanted, got)
 		}
 	})
+}
+
+// allTokens is the reference of Highlight: it keeps all tokens of the text.
+func allTokens(s *Scanner, q *Query, text string, width int) (lo, hi int) {
+	tokens, _ := s.Tokens(nil, text)
+	marks := q.marks(tokens)
+	width = max(width, 1)
+	if len(marks) > 0 {
+		lo, hi = window(marks, width, nil)
+	}
+	core, spare := Range{lo, hi}, max(0, width-(hi-lo))
+	lo = max(0, lo-spare/3)
+	hi = min(len(text), lo+max(width, hi-lo))
+	lo = max(0, min(lo, hi-width))
+	for _, t := range tokens {
+		if t.Start < lo && lo < t.End {
+			lo = t.End
+		}
+	}
+	for _, t := range slices.Backward(tokens) {
+		if t.Start < hi && hi < t.End {
+			if hi = t.Start; hi <= lo {
+				lo, hi = t.Start, t.End
+				break
+			}
+		}
+	}
+	return trimmed(text, lo, hi, core)
+}
+
+// Highlight reads a text in blocks, and finds what it would find with all tokens at hand.
+func TestHighlightInBlocks(t *testing.T) {
+	s := analyzer(t, "").Scanner()
+	words := strings.Fields("fox The quick brown_fox parseHTTPHeader jumps, dogs. 東京都に住む。カタカナ ｶﾞ 한국어 กำ " +
+		"e\u0301 a\u00adb \u200b \xff")
+	queries := []string{"fox dog", `"quick brown"`, "jump* 東京", "-fox", "住む header", "a* b"}
+	rapid.Check(t, func(t *rapid.T) {
+		some := rapid.SliceOfN(rapid.SampledFrom(words), 0, 60).Draw(t, "words")
+		text := strings.Join(some, rapid.SampledFrom([]string{" ", "", "  "}).Draw(t, "between"))
+		q := s.a.Parse(rapid.SampledFrom(queries).Draw(t, "query"))
+		width := rapid.IntRange(0, 80).Draw(t, "width")
+		lo, hi := allTokens(s, &q, text, width)
+		want := s.highlight(&q, text, width, nil, math.MaxInt)
+		for _, block := range []int{1, 2, 5} {
+			got := s.highlight(&q, text, width, nil, block)
+			if !reflect.DeepEqual(got, want) || got.Start != lo || got.Start+len(got.Text) != hi {
+				t.Fatalf("%q, %d bytes, blocks of %d: %+v, want %+v at %d to %d", text, width, block, got, want, lo, hi)
+			}
+		}
+	})
+}
+
+// largeText returns a text of about size bytes with a fox in its middle.
+func largeText(size int) string {
+	const sentence = "An experimental study of a wing in a propeller slipstream was made, in order to determine the lift. "
+	half := strings.Repeat(sentence, size/2/len(sentence))
+	return half + "The quick brown fox. " + half
+}
+
+// The passage of a large text needs no memory for each of its words.
+func TestHighlightMemory(t *testing.T) {
+	s, text := analyzer(t, "").Scanner(), largeText(4<<20)
+	q := s.a.Parse(`fox "brown fox" slipper*`)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	got := s.Highlight(&q, text, 40, nil)
+	runtime.ReadMemStats(&after)
+	if !strings.Contains(got.Text, "brown fox") || len(got.Marks) != 2 {
+		t.Fatalf("%+v", got)
+	}
+	if n := after.TotalAlloc - before.TotalAlloc; n > uint64(len(text)) {
+		t.Errorf("%d bytes for a text of %d", n, len(text))
+	}
+}
+
+func BenchmarkHighlight(b *testing.B) {
+	for _, size := range []int{1 << 10, 1 << 20, 15 << 20} {
+		b.Run(fmt.Sprint(size), func(b *testing.B) {
+			s, text := analyzer(b, "").Scanner(), largeText(size)
+			q := s.a.Parse("fox")
+			b.SetBytes(int64(len(text)))
+			b.ReportAllocs()
+			for b.Loop() {
+				s.Highlight(&q, text, 200, nil)
+			}
+		})
+	}
 }
 
 func BenchmarkTokens(b *testing.B) {
