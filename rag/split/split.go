@@ -53,7 +53,11 @@ type Splitter struct {
 	strategy     Strategy
 	max, overlap int
 	count        func(string) int
+	ahead        int // units that are kept before chunks are made of them
 }
+
+// unitsAhead is so much more than a chunk holds that little is measured twice.
+const unitsAhead = 1 << 14
 
 // New returns a Splitter. The error matches ErrInvalid.
 func New(s Strategy, o Options) (*Splitter, error) {
@@ -75,7 +79,7 @@ func New(s Strategy, o Options) (*Splitter, error) {
 	if count == nil {
 		count = Estimate
 	}
-	return &Splitter{strategy: s, max: limit, overlap: overlap, count: count}, nil
+	return &Splitter{strategy: s, max: limit, overlap: overlap, count: count, ahead: unitsAhead}, nil
 }
 
 // Name identifies the settings of the splitter in the lineage of a collection: equal names give
@@ -96,16 +100,16 @@ func (s *Splitter) Split(ctx context.Context, text string) ([]Chunk, error) {
 	}
 	var chunks []Chunk
 	for _, g := range groups {
-		p := packer{Splitter: s, text: text, header: g.header}
+		p := packer{Splitter: s, text: text, header: g.header, room: s.ahead}
 		for _, piece := range g.pieces {
 			if err := p.divide(piece, s.strategy.levels); err != nil {
 				return nil, err
 			}
 			if !s.strategy.join {
-				p.pack()
+				p.pack(false)
 			}
 		}
-		p.pack()
+		p.pack(false)
 		chunks = append(chunks, p.chunks...)
 	}
 	return chunks, nil
@@ -137,6 +141,8 @@ type packer struct {
 	text   string
 	header string
 	units  []unit
+	room   int  // number of units at which chunks are made of the first ones
+	atEnd  bool // chunkEnd has come to the last unit
 	chunks []Chunk
 }
 
@@ -153,6 +159,10 @@ func (p *packer) divide(s span, levels []level) error {
 		tokens := p.count(strings.TrimSpace(piece))
 		if tokens <= p.max {
 			p.units = append(p.units, unit{s, tokens})
+			if len(p.units) >= p.room {
+				p.pack(true)
+				p.room = max(p.ahead, 2*len(p.units))
+			}
 			return nil
 		}
 		if utf8.RuneCountInString(piece) == 1 {
@@ -160,14 +170,19 @@ func (p *packer) divide(s span, levels []level) error {
 				s.lo, tokens, p.max)
 		}
 	}
-	next := characters
-	if len(levels) > 0 {
-		next, levels = levels[0], levels[1:]
+	if len(levels) == 0 { // into characters, whose offsets could take more memory than the text
+		for i, r := range piece {
+			lo := s.lo + i
+			if err := p.divide(span{lo, lo + utf8.RuneLen(r)}, nil); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 	lo := s.lo
-	for _, cut := range append(next(piece), len(piece)) {
+	for _, cut := range append(levels[0](piece), len(piece)) {
 		if hi := s.lo + cut; hi > lo {
-			if err := p.divide(span{lo, hi}, levels); err != nil {
+			if err := p.divide(span{lo, hi}, levels[1:]); err != nil {
 				return err
 			}
 			lo = hi
@@ -176,15 +191,13 @@ func (p *packer) divide(s span, levels []level) error {
 	return nil
 }
 
-// pack joins consecutive units to chunks as large as the limits allow.
-func (p *packer) pack() {
-	units := p.units
-	for start := 0; start < len(units); {
+// pack joins consecutive units to chunks as large as the limits allow. If more units will come, it
+// keeps those at the end whose chunks they may change.
+func (p *packer) pack(more bool) {
+	units, start := p.units, 0
+	for start < len(units) {
+		p.atEnd = false
 		end := p.chunkEnd(start)
-		p.emit(units[start].lo, units[end-1].hi)
-		if end == len(units) {
-			break
-		}
 		next, tokens := end, 0
 		for next-1 > start && tokens+units[next-1].tokens <= p.overlap {
 			next--
@@ -193,9 +206,13 @@ func (p *packer) pack() {
 		for next < end && p.chunkEnd(next) <= end { // a chunk must contain something new
 			next++
 		}
+		if more && p.atEnd {
+			break
+		}
+		p.emit(units[start].lo, units[end-1].hi)
 		start = next
 	}
-	p.units = p.units[:0]
+	p.units = append(units[:0], units[start:]...)
 }
 
 // chunkEnd returns the end of the longest chunk that begins with unit start.
@@ -206,6 +223,7 @@ func (p *packer) chunkEnd(start int) int {
 		tokens += p.units[end].tokens
 		end++
 	}
+	p.atEnd = p.atEnd || end == len(p.units)
 	// The token counts of pieces need not add up to the count of the whole.
 	for end > start+1 && p.count(trim(p.text, p.units[start].lo, p.units[end-1].hi)) > p.max {
 		end--

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"unicode"
@@ -104,7 +105,37 @@ func TestProperties(t *testing.T) {
 			rt.Fatal(err)
 		}
 		verify(rt, text, chunks, o.MaxTokens, o.Count)
+		// They are the same whether chunks are made as early as possible or of all units at once.
+		s.ahead = rapid.SampledFrom([]int{1, 7}).Draw(rt, "ahead")
+		early, err := s.Split(t.Context(), text)
+		if diff := cmp.Diff(chunks, early); err != nil || diff != "" {
+			rt.Fatal(err, diff)
+		}
 	})
+}
+
+// A long word is divided into characters. Few are kept at a time.
+func TestLongWord(t *testing.T) {
+	word := strings.Repeat("x", 1<<20)
+	for _, s := range strategies {
+		if s.units > 0 || strings.HasPrefix(s.name, "semantic") {
+			continue // chunks of two characters, and embedded sentences
+		}
+		splitter, err := New(s, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		chunks, err := splitter.Split(t.Context(), word)
+		runtime.ReadMemStats(&after)
+		if err != nil || len(chunks) < len(word)/DefaultMaxTokens {
+			t.Fatal(len(chunks), err)
+		}
+		if n := after.TotalAlloc - before.TotalAlloc; n > 8*uint64(len(word)) {
+			t.Errorf("%s: %d bytes for a text of %d", s.name, n, len(word))
+		}
+	}
 }
 
 func TestStrategies(t *testing.T) {

@@ -203,16 +203,6 @@ func lines(text string, cut func(before, line string) bool) []int {
 	return cuts
 }
 
-func characters(text string) []int {
-	var cuts []int
-	for i := range text {
-		if i > 0 {
-			cuts = append(cuts, i)
-		}
-	}
-	return cuts
-}
-
 // sections divides a Markdown text before each heading and, within sections, between blocks.
 func sections(text, title string) []group {
 	source := []byte(text)
