@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"container/heap"
 	"context"
+	"math"
 	"slices"
 	"strings"
 
@@ -31,18 +32,30 @@ type Lister struct {
 	Found   []Match
 }
 
-// Run walks the tree of ids, or, if few documents match or the tree is newer
-// than the version, sorts the ids of the matches.
+// Run walks the tree of ids from the cursor. If the tree is newer than the version, it reads the
+// ids of all matches instead. If few documents match, it does so when the walk has cost as much:
+// matches that are spread evenly fill a page before, and then the pages of a whole listing walk
+// over the tree once, where each would read all matches.
 func (l *Lister) Run(ctx context.Context, tx *meta.Tx, total int) error {
 	state, err := tx.State()
 	if err != nil {
 		return err
 	}
-	const few = 16 // a look at the tree costs about as much as sorting one match
-	if state.Applied != l.Version.Applied || total < l.View.Count/few {
-		return l.sort(ctx, tx)
+	const few = 16
+	looks := math.MaxInt
+	if total < l.View.Count/few {
+		looks = total
+		for _, h := range l.View.Heads { // which walk reads in any case
+			looks -= h.Entries
+		}
 	}
-	return l.walk(ctx, tx)
+	if state.Applied == l.Version.Applied && looks > 0 {
+		ended, err := l.walk(ctx, tx, looks)
+		if ended || err != nil {
+			return err
+		}
+	}
+	return l.pick(ctx, tx)
 }
 
 // add takes the next match in order and reports whether more are wanted.
@@ -55,27 +68,39 @@ func (l *Lister) add(m Match) bool {
 	return len(l.Found) < l.Want
 }
 
-func (l *Lister) sort(ctx context.Context, tx *meta.Tx) error {
-	var all []Match
+// pick reads the ids of all matches. It keeps at most twice the number that the page needs.
+func (l *Lister) pick(ctx context.Context, tx *meta.Tx) error {
+	need := l.Skip + l.Want - len(l.Found)
+	if need < 0 { // overflow
+		need = math.MaxInt
+	}
+	byID := func(a, b Match) int { return cmp.Compare(a.ID, b.ID) }
+	var least []Match
+	beyond, seen := false, 0 // beyond: the first need of least are sorted, and others are behind them
 	for i, p := range l.View.Parts {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		for row := range l.Sets[i].All() {
-			if len(all)%1024 == 0 && ctx.Err() != nil {
+			if seen++; seen%1024 == 0 && ctx.Err() != nil {
 				return ctx.Err()
 			}
 			id, err := l.View.IDAt(tx, p, row)
 			if err != nil {
 				return err
 			}
-			if id > l.After {
-				all = append(all, Match{id, p, row})
+			if id <= l.After || beyond && id > least[need-1].ID {
+				continue
+			}
+			least = append(least, Match{id, p, row})
+			if len(least)/2 >= need {
+				slices.SortFunc(least, byID)
+				least, beyond = least[:need], true
 			}
 		}
 	}
-	slices.SortFunc(all, func(a, b Match) int { return cmp.Compare(a.ID, b.ID) })
-	for _, m := range all {
+	slices.SortFunc(least, byID)
+	for _, m := range least {
 		if !l.add(m) {
 			break
 		}
@@ -83,7 +108,9 @@ func (l *Lister) sort(ctx context.Context, tx *meta.Tx) error {
 	return nil
 }
 
-func (l *Lister) walk(ctx context.Context, tx *meta.Tx) error {
+// walk walks over the tree and the heads. If it has to end after looks ids of the tree, the cursor
+// is behind the matches that it has found.
+func (l *Lister) walk(ctx context.Context, tx *meta.Tx, looks int) (ended bool, err error) {
 	head := l.headIDs()
 	wanted := func(id string, num uint64) (bool, error) {
 		for i, p := range l.View.Parts {
@@ -94,10 +121,14 @@ func (l *Lister) walk(ctx context.Context, tx *meta.Tx) error {
 		return false, engine.MissingRow(l.View.Def.Name, id, num)
 	}
 	more, seen := true, 0
-	err := tx.IDs(l.View.Def.ID, l.After, false, func(id string, num uint64) (bool, error) {
+	err = tx.IDs(l.View.Def.ID, l.After, false, func(id string, num uint64) (bool, error) {
 		if seen++; seen%1024 == 0 && ctx.Err() != nil {
 			return false, ctx.Err()
 		}
+		if seen > looks {
+			return false, nil
+		}
+		l.After = id
 		var err error
 		for more && len(head) > 0 && head[0].id < id {
 			if h := head.take(); h.num != 0 {
@@ -114,12 +145,12 @@ func (l *Lister) walk(ctx context.Context, tx *meta.Tx) error {
 		}
 		return more, err
 	})
-	for err == nil && more && len(head) > 0 {
+	for err == nil && more && seen <= looks && len(head) > 0 {
 		if h := head.take(); h.num != 0 {
 			more, err = wanted(h.id, h.num)
 		}
 	}
-	return err
+	return !more || seen <= looks, err
 }
 
 // headID is a state of an id in a head.

@@ -1,0 +1,125 @@
+package db
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/vecbolt/vecbolt/filter"
+)
+
+// sparse returns a collection of n documents, written in random order of id. One of 20 has few =
+// true, and the twentieth with the greatest ids has late = true.
+func sparse(t testing.TB, vdb *DB, n int) *Collection {
+	t.Helper()
+	c := collection(t, vdb, "c", Schema{})
+	var docs []Document
+	for _, i := range rand.New(rand.NewPCG(1, 2)).Perm(n) {
+		docs = append(docs, Document{ID: fmt.Sprintf("%07d", i), Metadata: Metadata{"few": i%20 == 0, "late": i >= n-n/20}})
+	}
+	for some := range slices.Chunk(docs, 1000) {
+		upsert(t, c, some...)
+	}
+	return c
+}
+
+// TestListFew lists few of the documents, spread over all ids or in a row, page by page: from the
+// tree of ids, from a head, and from both.
+func TestListFew(t *testing.T) {
+	vdb := open(t, t.TempDir(), &Options{Compaction: Manual})
+	const n = 2000
+	c := sparse(t, vdb, n)
+	list := func(field string, q ListQuery) (ids []string) {
+		t.Helper()
+		q.Where, q.Select = filter.Eq(field, true), IDsOnly
+		for {
+			page, err := c.List(t.Context(), q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, d := range page.Documents {
+				ids = append(ids, d.ID)
+			}
+			if q.After, q.Offset = page.Next, 0; q.After == "" {
+				return ids
+			}
+		}
+	}
+	check := func(when string, want map[string][]string) {
+		t.Helper()
+		for field, ids := range want {
+			slices.Sort(ids)
+			for _, limit := range []int{1, 3, 50, n} {
+				for _, offset := range []int{0, 1, 70} {
+					if diff := gocmp.Diff(ids[offset:], list(field, ListQuery{Limit: limit, Offset: offset})); diff != "" {
+						t.Fatalf("%s, %s by %d from %d: %s", when, field, limit, offset, diff)
+					}
+				}
+			}
+		}
+	}
+	want := map[string][]string{}
+	for i := range n {
+		id := fmt.Sprintf("%07d", i)
+		if i%20 == 0 {
+			want["few"] = append(want["few"], id)
+		}
+		if i >= n-n/20 {
+			want["late"] = append(want["late"], id)
+		}
+	}
+	check("in a head", want)
+	flush(t, vdb)
+	check("in the tree", want)
+	for i := range 20 { // behind, between and in place of others
+		id := fmt.Sprintf("%07d", 97*i)
+		upsert(t, c, Document{ID: id + "+", Metadata: Metadata{"few": true, "late": true}}, Document{ID: id})
+		for field := range want {
+			want[field] = append(slices.DeleteFunc(want[field], func(s string) bool { return s == id }), id+"+")
+		}
+	}
+	check("in both", want)
+}
+
+// TestListFewCost: a page of few matches that are spread evenly does not read the ids of all.
+func TestListFewCost(t *testing.T) {
+	vdb := open(t, t.TempDir(), &Options{Compaction: Manual})
+	const n = 20_000
+	c := sparse(t, vdb, n)
+	flush(t, vdb)
+	q := ListQuery{Where: filter.Eq("few", true), Limit: 5, Select: IDsOnly, After: fmt.Sprintf("%07d", n/2)}
+	allocs := testing.AllocsPerRun(10, func() {
+		if page, err := c.List(t.Context(), q); err != nil || len(page.Documents) != 5 {
+			t.Fatal(cmp.Or(err, fmt.Errorf("%d documents", len(page.Documents))))
+		}
+	})
+	if matches := float64(n / 20); allocs > matches/2 {
+		t.Errorf("%.0f allocations for 5 of %.0f matches", allocs, matches)
+	}
+}
+
+// BenchmarkListFew lists a twentieth of 100,000 documents in pages of 100.
+func BenchmarkListFew(b *testing.B) {
+	vdb := open(b, b.TempDir(), &Options{Compaction: Manual})
+	c := sparse(b, vdb, 100_000)
+	flush(b, vdb)
+	for _, field := range []string{"few", "late"} {
+		b.Run(field, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				q := ListQuery{Where: filter.Eq(field, true), Limit: 100, Select: IDsOnly}
+				for more := true; more; more = q.After != "" {
+					page, err := c.List(b.Context(), q)
+					if err != nil {
+						b.Fatal(err)
+					}
+					q.After = page.Next
+				}
+			}
+		})
+	}
+}
