@@ -341,6 +341,13 @@ func TestNullArguments(t *testing.T) {
 	expect(t, len(listed.Documents), 1)
 }
 
+// A number that a vector cannot hold is refused in words of the protocol, not of Go.
+func TestArgumentOutOfRange(t *testing.T) {
+	s := connect(t, NewServer(database(t), nil))
+	_, failure := call[hits](t, s, "search", `{"collection":"plain","vector":[1e39,0]}`)
+	expect(t, failure, `argument "vector": number 1e39 is out of range`)
+}
+
 // A text of white space alone gets no vector, as in the other interfaces.
 func TestBlankTextIsNotEmbedded(t *testing.T) {
 	s := connect(t, NewServer(database(t), &Options{AllowWrite: true}))

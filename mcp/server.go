@@ -160,7 +160,11 @@ func add[In bounder, Out any](server *sdk.Server, name, description string, hint
 				return nil, nil, fmt.Errorf("arguments: invalid UTF-8 or half a surrogate pair at byte %d", at)
 			}
 			if len(req.Params.Arguments) > 0 {
-				if err := json.Unmarshal(req.Params.Arguments, &in); err != nil {
+				err := json.Unmarshal(req.Params.Arguments, &in)
+				if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok { // its text has a type of Go
+					return nil, nil, fmt.Errorf("argument %q: %s is out of range", wrong.Field, wrong.Value)
+				}
+				if err != nil {
 					return nil, nil, fmt.Errorf("arguments: %w", err)
 				}
 			}
