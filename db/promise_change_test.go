@@ -64,7 +64,7 @@ func (c *changeTest) remove(t *testing.T, ids []string) {
 }
 
 // otherSource returns rows and queries of another source: those of the files drift.fvecs and
-// drift-query.fvecs of a data set, or the set with its elements in reverse order and moved.
+// drift-query.fvecs of a data set, or the set with its components in reverse order and moved.
 func otherSource(t *testing.T, set promiseSet, queries int) (rows, asked [][]float32) {
 	t.Helper()
 	dir := filepath.Join(*promiseData, set.name)

@@ -24,7 +24,7 @@ var promiseFull = flag.Bool("promise.full", false,
 
 // syntheticQueries returns out-of-distribution queries by kind: means of rows, as averages of
 // the words of a sentence are; what lies beyond rows; rows with noise in all directions, and with
-// most elements erased.
+// most components erased.
 func syntheticQueries(set promiseSet, n int) (kinds []promiseQueries) {
 	r := rand.New(rand.NewPCG(17, uint64(len(set.rows))))
 	dim := len(set.rows[0])
@@ -76,7 +76,7 @@ func syntheticQueries(set promiseSet, n int) (kinds []promiseQueries) {
 		}},
 		{"a third noise", noisy(0.33)},
 		{"noise", noisy(1.2)},
-		{"a fifth of the elements", func() []float32 {
+		{"a fifth of the components", func() []float32 {
 			v := pick()
 			for i := range v {
 				if i != 0 && r.IntN(5) > 0 {

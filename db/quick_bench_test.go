@@ -18,7 +18,7 @@ import (
 var quickDims = flag.Int("quick.dims", 384, "the dimension of made rows in BenchmarkQuickLayout")
 
 // quickKinds are queries unlike the rows, of those that syntheticQueries makes.
-var quickKinds = []string{"means of 4", "means of 10", "beyond", "a third noise", "a fifth of the elements"}
+var quickKinds = []string{"means of 4", "means of 10", "beyond", "a third noise", "a fifth of the components"}
 
 // BenchmarkQuickLayout compares the layouts of graphs in the middle dimensions, for which the
 // number of rows decides: two databases of the same rows answer in turn, one query at a time on one

@@ -210,7 +210,7 @@ func openSegment(t *testing.T, fsys *vfs.FS, name string, data []byte) {
 		}
 		for i, v := range vec {
 			if math.Float32bits(v) != binary.LittleEndian.Uint32(want.vecs[(row*info.Dim+i)*4:]) {
-				t.Fatalf("element %d of row %d is %v", i, row, v)
+				t.Fatalf("component %d of row %d is %v", i, row, v)
 			}
 		}
 	}

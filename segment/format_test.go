@@ -48,7 +48,7 @@ func dump(t *testing.T, b []byte) string {
 	for row := range rows {
 		for i, v := range d.F32s(dim) {
 			n := d.Offset() - (dim-1-i)*4 // the decoder is behind the whole row
-			d.Bytes(n-4, 4, fmt.Sprintf("vector %d, element %d", row, i), fmt.Sprint(v))
+			d.Bytes(n-4, 4, fmt.Sprintf("vector %d, component %d", row, i), fmt.Sprint(v))
 		}
 	}
 	zeros((8-d.Offset()%8)%8, "padding to 8")

@@ -124,7 +124,7 @@ func (w *Writer) AppendRows(docs []uint64, invs, rows []float32) error {
 		return w.err
 	}
 	if len(invs) != len(docs) || len(rows) != len(docs)*w.head.info.Dim {
-		return w.fail(fmt.Errorf("%w: %d documents of dimension %d with %d inverse norms and %d elements",
+		return w.fail(fmt.Errorf("%w: %d documents of dimension %d with %d inverse norms and %d components",
 			fileformat.ErrFormat, len(docs), w.head.info.Dim, len(invs), len(rows)))
 	}
 	if len(w.docs) > MaxRows-len(docs) {

@@ -31,7 +31,7 @@ func TestWriterRefuses(t *testing.T) {
 		"inverse norms":     func(w *Writer) error { return w.AppendRows([]uint64{5}, nil, []float32{1, 2}) },
 		"NaN inverse":       func(w *Writer) error { return w.AppendRows([]uint64{5}, []float32{nan}, []float32{1, 2}) },
 		"negative inverse":  func(w *Writer) error { return w.AppendRows([]uint64{5}, []float32{-1}, []float32{1, 2}) },
-		"elements":          func(w *Writer) error { return w.AppendRows([]uint64{5}, []float32{1}, []float32{1}) },
+		"components":        func(w *Writer) error { return w.AppendRows([]uint64{5}, []float32{1}, []float32{1}) },
 		"no rows":           func(w *Writer) error { _, err := w.Finish(); return err },
 		"only an empty run": func(w *Writer) error { _, err := w.Finish(); return errors.Join(w.AppendRows(nil, nil, nil), err) },
 	} {

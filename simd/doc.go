@@ -1,5 +1,5 @@
 // Package simd holds the numeric kernels: dot products and squared Euclidean distances of float32
-// vectors, the same of vectors coded with one byte, half a byte or one bit per element, and range
+// vectors, the same of vectors coded with one byte, half a byte or one bit per component, and range
 // comparisons of integer codes. They are pure functions of slices. They never read or write outside
 // of them, keep nothing, allocate nothing and may be called concurrently. Slices whose lengths do
 // not fit are a programming error, which panics with a message that names the function and the

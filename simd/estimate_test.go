@@ -16,7 +16,7 @@ func randomBlock(r *rand.Rand, dim int) []uint8 {
 	return block
 }
 
-// TestEstimate compares with sums of signed elements, one by one.
+// TestEstimate compares with sums of signed components, one by one.
 func TestEstimate(t *testing.T) {
 	forEach(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(9, 10))
@@ -128,7 +128,7 @@ func TestBelow(t *testing.T) {
 	}
 }
 
-// TestTableSame: every implementation makes the same table, of elements that round either way.
+// TestTableSame: every implementation makes the same table, of components that round either way.
 func TestTableSame(t *testing.T) {
 	const seed = 13
 	r := rand.New(rand.NewPCG(seed, 14))
@@ -137,7 +137,7 @@ func TestTableSame(t *testing.T) {
 		for i := range q {
 			switch q[i] = float32(r.NormFloat64()); i % 5 {
 			case 0:
-				q[i] = float32(r.IntN(63)-31) / 2 // ties, with the largest element that follows
+				q[i] = float32(r.IntN(63)-31) / 2 // ties, with the largest component that follows
 			case 1:
 				q[i] = 0
 			}
@@ -167,7 +167,7 @@ func TestPackSigns(t *testing.T) {
 	got, want := make([]uint32, 16*per), make([]uint32, 16*per)
 	PackSigns(got, plus)
 	for j := range BlockPoints {
-		for i := range 16 * per { // element
+		for i := range 16 * per { // component
 			bit := uint32(plus[j*per+i/16]>>(i%16)) & 1
 			want[i/4*4+j%16/4] |= bit << (j%4*8 + j/16*4 + i%4)
 		}

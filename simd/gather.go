@@ -19,14 +19,14 @@ type CodedVector struct {
 	Sum   int32   // sum of the codes
 	Scale float32 // value of a code of 1
 	Level float32 // squared length
-	Extra float32 // an element that is not coded
+	Extra float32 // a component that is not coded
 }
 
 // GatherL2 sets dst[i] to the squared distance of q and record ids[i] of records, which are
 // len(q.Codes) bytes each. A record holds codes c, stored as c+128. Its last 16 bytes are the value
-// of a code of 1, the squared length of the vector and an uncoded element, all float32, and the sum
-// of the codes, an int32, which GatherL2 does not use. The bytes in between may have any value. The
-// distance is
+// of a code of 1, the squared length of the vector and an uncoded component, all float32, and the
+// sum of the codes, an int32, which GatherL2 does not use. The bytes in between may have any value.
+// The distance is
 //
 //	((record's length + q's) + (-2*q.Extra)*record's extra) + ((-2*q.Scale)*record's scale)*(codes of q . codes of the record)
 //
@@ -73,7 +73,7 @@ func leading(dst []float32, q *CodedVector, records []uint8, ids []uint32) int {
 // one, included: a row that has fewer behind it does not count.
 func GatherSplitL2(dst []float32, q *CodedVector, codes []uint8, dim int, tails []uint8, ids []uint32) int {
 	if len(dst) < len(ids) || dim <= 0 || len(q.Codes) != (dim+RecordAlign-1)/RecordAlign*RecordAlign {
-		panic(fmt.Sprintf("simd: GatherSplitL2 of %d ids into %d, %d codes for %d elements", len(ids), len(dst),
+		panic(fmt.Sprintf("simd: GatherSplitL2 of %d ids into %d, %d codes for %d components", len(ids), len(dst),
 			len(q.Codes), dim))
 	}
 	n := uint32(0)
@@ -110,7 +110,7 @@ func LoadVector(p *CodedVector, record []uint8) {
 // p's memory. codes begins with dim codes and has dim bytes, rounded up to a multiple of 64.
 func LoadSplitVector(p *CodedVector, codes []uint8, dim int, tail []uint8) {
 	if len(codes)%RecordAlign != 0 || dim <= len(codes)-RecordAlign || dim > len(codes) {
-		panic(fmt.Sprintf("simd: LoadSplitVector of %d elements from %d bytes", dim, len(codes)))
+		panic(fmt.Sprintf("simd: LoadSplitVector of %d components from %d bytes", dim, len(codes)))
 	}
 	p.load(codes, dim, tail)
 }

@@ -11,7 +11,7 @@ import (
 // else agrees bit for bit.
 
 // dotGeneric returns the sum of a[i]*b[i]. It has four accumulators, because a single one would
-// wait for each addition before starting the next, and takes eight elements at a time, as many as
+// wait for each addition before starting the next, and takes eight components at a time, as many as
 // fit in the registers of amd64 without spilling.
 func dotGeneric(a, b []float32) float32 {
 	b = b[:len(a)]
@@ -66,7 +66,7 @@ func l2RowsGeneric(dst, q, rows []float32) {
 }
 
 // dot64Generic is the definition of Dot64. Eight float64 lanes start at +0;
-// lane j adds the terms of the elements i with i%8 == j, in ascending order,
+// lane j adds the terms of the components i with i%8 == j, in ascending order,
 // rounding to float64 after each addition; sumLanes adds the lanes up. A term
 // is float64(a[i])*float64(b[i]), which is exact: 24 by 24 bits fit in 53, and
 // no product of two float32 leaves the range of normal float64 numbers. So a
@@ -310,8 +310,8 @@ func belowGeneric(below []uint32, sums, blocks []uint8, bias int32, unit, add, l
 	}
 }
 
-// signSumsGeneric is the definition of what Table.Set computes: byte n of the 16 for four elements
-// is base and their sum, with the signs of the bits of n.
+// signSumsGeneric is the definition of what Table.Set computes: byte n of the 16 for four
+// components is base and their sum, with the signs of the bits of n.
 func signSumsGeneric(sums []uint8, q []float32, inv float32, base uint8) {
 	const each = 0x0101010101010101
 	for i := 0; i+4 <= len(q); i += 4 {

@@ -329,27 +329,27 @@ func dotSquare64AVX2(a []float32, b []float32, next *float32) (dot float64, squa
 //go:noescape
 func prefetchLines(b []uint8)
 
-// hadamardAVX2 is the kernel of Hadamard for AVX2 and at least 64 elements.
+// hadamardAVX2 is the kernel of Hadamard for AVX2 and at least 64 components.
 //
 //go:noescape
 func hadamardAVX2(v []float32, scale float32)
 
-// flipAVX2 is the kernel of Flip for AVX2 and a multiple of 8 elements.
+// flipAVX2 is the kernel of Flip for AVX2 and a multiple of 8 components.
 //
 //go:noescape
 func flipAVX2(v []float32, signs []uint32)
 
-// largestAVX2 is the kernel of Largest for AVX2 and a multiple of 8 elements.
+// largestAVX2 is the kernel of Largest for AVX2 and a multiple of 8 components.
 //
 //go:noescape
 func largestAVX2(v []float32) uint32
 
-// centreAVX2 is the kernel of Centre for AVX2 and a multiple of 8 elements.
+// centreAVX2 is the kernel of Centre for AVX2 and a multiple of 8 components.
 //
 //go:noescape
 func centreAVX2(dst []float32, v []float32, factor float64, mean []float64) uint32
 
-// encodeAVX2 is the kernel of Encode for AVX2 and a multiple of 32 elements.
+// encodeAVX2 is the kernel of Encode for AVX2 and a multiple of 32 components.
 //
 //go:noescape
 func encodeAVX2(codes []uint8, v []float32, factor float32) (sum int32, squares int32)
@@ -359,7 +359,7 @@ func encodeAVX2(codes []uint8, v []float32, factor float32) (sum int32, squares 
 //go:noescape
 func loadPointAVX2(dst []uint8, record []uint8)
 
-// signSumsAVX2 is the kernel of Table.Set for AVX2 and a multiple of 16 elements.
+// signSumsAVX2 is the kernel of Table.Set for AVX2 and a multiple of 16 components.
 //
 //go:noescape
 func signSumsAVX2(sums []uint8, q []float32, inv float32, base uint8)

@@ -6,19 +6,19 @@ import (
 )
 
 // Hadamard replaces v by its product with Sylvester's Hadamard matrix, times scale. It adds and
-// subtracts in float32, in log2(len(v)) steps: first elements at distance 1, then 2, and so on. It
-// multiplies by scale before the step of distance 4, or at the end if there is no such step. The
+// subtracts in float32, in log2(len(v)) steps: first components at distance 1, then 2, and so on.
+// It multiplies by scale before the step of distance 4, or at the end if there is no such step. The
 // bits are the same from every implementation on every CPU. It panics if the length of v is not a
 // power of two.
 func Hadamard(v []float32, scale float32) {
 	if len(v) == 0 || len(v)&(len(v)-1) != 0 {
-		panic(fmt.Sprintf("simd: Hadamard of %d elements", len(v)))
+		panic(fmt.Sprintf("simd: Hadamard of %d components", len(v)))
 	}
 	hadamard(v, scale)
 }
 
-// Flip changes the sign of each element of v whose word in signs is 1<<31; the other words must be
-// zero. It panics if the lengths differ.
+// Flip changes the sign of each component of v whose word in signs is 1<<31; the other words must
+// be zero. It panics if the lengths differ.
 func Flip(v []float32, signs []uint32) {
 	if len(v) != len(signs) {
 		panicPair("Flip", len(v), len(signs))
@@ -34,7 +34,7 @@ func Largest(v []float32) float32 { return math.Float32frombits(largest(v)) }
 // every CPU, except for the bits of a NaN. dst may be v. Centre panics if the lengths differ.
 func Centre(dst, v []float32, factor float64, mean []float64) float32 {
 	if len(dst) != len(v) || len(dst) != len(mean) {
-		panic(fmt.Sprintf("simd: Centre of %d elements and means of %d into %d", len(v), len(mean), len(dst)))
+		panic(fmt.Sprintf("simd: Centre of %d components and means of %d into %d", len(v), len(mean), len(dst)))
 	}
 	return math.Float32frombits(centre(dst, v, factor, mean))
 }
@@ -50,16 +50,16 @@ func Encode(codes []uint8, v []float32, factor float32) (sum, squares int32) {
 	return encode(codes, v, factor)
 }
 
-// Sketch compares the vector of a record, which has scale*(codes[i]-128) for element i, with from.
-// The differences d are rounded to float32, as is the product. Bit i%16 of plus[i/16] is set where
-// d is greater than 0. Sketch returns the sums of the squares of d, of their absolute values, and
-// of from[i] where the bit is set, less from[i] elsewhere, each as Dot64 adds up. The result is the
-// same from every implementation on every CPU, except for the bits of a NaN. Sketch panics if the
-// lengths of codes and from differ or are not a multiple of 16, or if plus is not a sixteenth of
-// them.
+// Sketch compares the vector of a record, which has scale*(codes[i]-128) for component i, with
+// from. The differences d are rounded to float32, as is the product. Bit i%16 of plus[i/16] is set
+// where d is greater than 0. Sketch returns the sums of the squares of d, of their absolute values,
+// and of from[i] where the bit is set, less from[i] elsewhere, each as Dot64 adds up. The result is
+// the same from every implementation on every CPU, except for the bits of a NaN. Sketch panics if
+// the lengths of codes and from differ or are not a multiple of 16, or if plus is not a sixteenth
+// of them.
 func Sketch(plus []uint16, codes []uint8, scale float32, from []float32) (squares, sum, along float64) {
 	if n := len(codes); n%16 != 0 || len(from) != n || len(plus) != n/16 {
-		panic(fmt.Sprintf("simd: Sketch of %d codes and %d elements into %d words", len(codes), len(from), len(plus)))
+		panic(fmt.Sprintf("simd: Sketch of %d codes and %d components into %d words", len(codes), len(from), len(plus)))
 	}
 	return sketch(plus, codes, scale, from)
 }

@@ -32,7 +32,7 @@ func TestHadamard(t *testing.T) {
 			Hadamard(got, scale)
 			hadamardGeneric(want, scale)
 			if !sameFloats(got, want) {
-				t.Fatalf("%d elements: %v, want %v", n, got, want)
+				t.Fatalf("%d components: %v, want %v", n, got, want)
 			}
 			for _, row := range []int{0, n / 3, n - 1} {
 				var sum, all float64
@@ -41,7 +41,7 @@ func TestHadamard(t *testing.T) {
 					all += math.Abs(float64(x))
 				}
 				if math.Abs(float64(got[row])-sum*float64(scale)) > 1e-6*all {
-					t.Errorf("%d elements, row %d: %g, want %g", n, row, got[row], sum*float64(scale))
+					t.Errorf("%d components, row %d: %g, want %g", n, row, got[row], sum*float64(scale))
 				}
 			}
 		}

@@ -38,7 +38,7 @@ func NewRotation(dim int, seed uint64) *Rotation {
 // if v has another dimension.
 func (r *Rotation) Apply(v []float32) {
 	if len(v) != len(r.flips[0]) {
-		panic(fmt.Sprintf("simd: Rotation of dimension %d of %d elements", len(r.flips[0]), len(v)))
+		panic(fmt.Sprintf("simd: Rotation of dimension %d of %d components", len(r.flips[0]), len(v)))
 	}
 	scale := float32(1 / math.Sqrt(float64(r.size)))
 	for _, flips := range r.flips {

@@ -149,7 +149,7 @@ func RangeU32(dst []uint64, codes []uint32, lo, span uint32) {
 }
 
 // ErrorBound bounds the error of the float32 kernels for vectors of dim
-// elements, whatever the implementation. With g = ErrorBound(dim), |.| the
+// components, whatever the implementation. With g = ErrorBound(dim), |.| the
 // Euclidean norm, and provided that no float32 overflows:
 //
 //	|Dot(a, b) - a.b|  <=  g*|a|*|b|   + dim*2^-149
@@ -158,7 +158,7 @@ func RangeU32(dst []uint64, codes []uint32, lo, span uint32) {
 // and the same with Dot64(a, b) or L264(a, b) for the exact value, and for
 // DotRows and L2Rows. Nothing overflows as long as |a|*|b|, respectively
 // |a-b|^2, is at most half of math.MaxFloat32 and g is at most 1/2. ErrorBound
-// is +Inf where it can promise nothing, from about 16 million elements on.
+// is +Inf where it can promise nothing, from about 16 million components on.
 func ErrorBound(dim int) float64 {
 	// Let u = 2^-24 be the unit roundoff of float32 and gamma(n) = n*u/(1-n*u).
 	//

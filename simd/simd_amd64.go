@@ -319,10 +319,10 @@ func signSums(sums []uint8, q []float32, inv float32, base uint8) {
 	}
 }
 
-// The kernels that code vectors exist for AVX2 alone. They take n elements in whole vector
+// The kernels that code vectors exist for AVX2 alone. They take n components in whole vector
 // registers; the generic kernels take the rest.
 
-// inVectors returns the number of the n elements that fill whole registers of that many.
+// inVectors returns the number of the n components that fill whole registers of that many.
 func inVectors(n, of int) int {
 	if active == generic {
 		return 0

@@ -95,10 +95,10 @@ func TestPairs(t *testing.T) {
 				for offset := range 8 {
 					a, b := s.vector(n, offset), s.vector(n, offset*3%8)
 					if err, bound := dotError(a, b, Dot(a, b)); !(err <= bound) {
-						t.Fatalf("Dot, %s, %d elements, offset %d: error %g above %g", k.name, n, offset, err, bound)
+						t.Fatalf("Dot, %s, %d components, offset %d: error %g above %g", k.name, n, offset, err, bound)
 					}
 					if err, bound := l2Error(a, b, L2(a, b)); !(err <= bound) {
-						t.Fatalf("L2, %s, %d elements, offset %d: error %g above %g", k.name, n, offset, err, bound)
+						t.Fatalf("L2, %s, %d components, offset %d: error %g above %g", k.name, n, offset, err, bound)
 					}
 				}
 			}
@@ -193,15 +193,15 @@ func TestCanonical(t *testing.T) {
 				for offset := range 8 {
 					a, b := s.vector(n, offset), s.vector(n, offset*3%8)
 					if got, want := Dot64(a, b), dot64Generic(a, b); !sameBits(got, want) || !sameBits(got, fused(a, b)) {
-						t.Fatalf("Dot64, %s, %d elements, offset %d: %x, want %x", k.name, n, offset, got, want)
+						t.Fatalf("Dot64, %s, %d components, offset %d: %x, want %x", k.name, n, offset, got, want)
 					}
 					dot, square := DotSquare64(a, b, a)
 					if !sameBits(dot, dot64Generic(a, b)) || !sameBits(square, dot64Generic(b, b)) {
-						t.Fatalf("DotSquare64, %s, %d elements, offset %d: %x and %x, want %x and %x", k.name, n, offset,
+						t.Fatalf("DotSquare64, %s, %d components, offset %d: %x and %x, want %x and %x", k.name, n, offset,
 							dot, square, dot64Generic(a, b), dot64Generic(b, b))
 					}
 					if got, want := L264(a, b), l264Generic(a, b); !sameBits(got, want) {
-						t.Fatalf("L264, %s, %d elements, offset %d: %x, want %x", k.name, n, offset, got, want)
+						t.Fatalf("L264, %s, %d components, offset %d: %x, want %x", k.name, n, offset, got, want)
 					}
 				}
 			}
@@ -240,7 +240,7 @@ func TestCanonicalValues(t *testing.T) {
 		forEach(t, func(t *testing.T) {
 			dot, l2 := math.Float64bits(Dot64(a, b)), math.Float64bits(L264(a, b))
 			if dot != test.dot || l2 != test.l2 {
-				t.Errorf("%d elements: {%#x, %#x}, want {%#x, %#x}", test.n, dot, l2, test.dot, test.l2)
+				t.Errorf("%d components: {%#x, %#x}, want {%#x, %#x}", test.n, dot, l2, test.dot, test.l2)
 			}
 		})
 	}
@@ -256,13 +256,13 @@ func TestFinite(t *testing.T) {
 				i := 0
 				a := newSource(func(*rand.Rand) float32 { i++; return good[i%len(good)] }).vector(n, offset)
 				if !Finite(a) {
-					t.Fatalf("%d finite elements, offset %d: not finite", n, offset)
+					t.Fatalf("%d finite components, offset %d: not finite", n, offset)
 				}
 				for i := range a {
 					old := a[i]
 					a[i] = bad[(i+n)%len(bad)]
 					if Finite(a) {
-						t.Fatalf("%d elements with %g at %d, offset %d: finite", n, a[i], i, offset)
+						t.Fatalf("%d components with %g at %d, offset %d: finite", n, a[i], i, offset)
 					}
 					a[i] = old
 				}
@@ -410,7 +410,7 @@ func TestAllocations(t *testing.T) {
 func TestMake(t *testing.T) {
 	for _, dim := range span(1, 5000) {
 		if a := Make(dim); len(a) != dim || uintptr(unsafe.Pointer(unsafe.SliceData(a)))%64 != 0 {
-			t.Fatalf("Make(%d): %d elements at %p", dim, len(a), unsafe.SliceData(a))
+			t.Fatalf("Make(%d): %d components at %p", dim, len(a), unsafe.SliceData(a))
 		}
 	}
 }

@@ -212,8 +212,8 @@ func TestTileLengths(t *testing.T) {
 }
 
 // BenchmarkTile compares 1000 queries with blocks of rows, one after the other and all in a cache,
-// packing included. The metric is the best rate in billions of operations, two for every element of
-// a query and a row.
+// packing included. The metric is the best rate in billions of operations, two for every component
+// of a query and a row.
 func BenchmarkTile(b *testing.B) {
 	const queries, blocks = 1000, 4
 	for _, dim := range []int{100, 384, 768} {

@@ -66,7 +66,7 @@ func dump(t *testing.T, b []byte) string {
 	pad()
 	zeros(64, "padding")
 	for i := range dim {
-		f32(fmt.Sprintf("mean, element %d", i))
+		f32(fmt.Sprintf("mean, component %d", i))
 	}
 	pad()
 	for _, name := range []string{"scale", "level", "residual"} {

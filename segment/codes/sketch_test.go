@@ -222,7 +222,7 @@ func TestSketchesOfAll(t *testing.T) {
 			wild.vecs[i] *= 1e30
 		}
 	}
-	for name, d := range map[string]*data{"noise": far, "few elements": few, "out of range": wild} {
+	for name, d := range map[string]*data{"noise": far, "few components": few, "out of range": wild} {
 		for _, m := range metrics {
 			t.Run(fmt.Sprintf("%s/%d", name, m), func(t *testing.T) {
 				c, vec := d.sketched(t, m), d.row(7)

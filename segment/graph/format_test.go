@@ -173,7 +173,7 @@ func dump(t *testing.T, b []byte) string {
 		repeat(-(dim+16)&63, 128, "padding")
 		f32("scale")
 		f32("level")
-		f32("extra element")
+		f32("extra component")
 		line(4, "sum of the codes", "%d", int32(d.U32()))
 	}
 	// block prints the factors and the signs of n points, and checks that the others have none.
@@ -233,7 +233,7 @@ func dump(t *testing.T, b []byte) string {
 	}
 	pad()
 	for i := range dim {
-		f32(fmt.Sprintf("mean, element %d", i))
+		f32(fmt.Sprintf("mean, component %d", i))
 	}
 	pad()
 	for i := range entryPoints {

@@ -314,10 +314,10 @@ func TestRecall(t *testing.T) {
 	}
 }
 
-// TestPopularElement holds the promise for sparse queries that keep the component which most rows
+// TestPopularComponent holds the promise for sparse queries that keep the component which most rows
 // have. Sparse queries that keep any other component find more: without a kind of their own, 0.89
 // of one result was found where 0.95 was promised.
-func TestPopularElement(t *testing.T) {
+func TestPopularComponent(t *testing.T) {
 	const rows, dim, promise = 3000, 96, 0.95
 	r := rand.New(rand.NewPCG(1, 2))
 	d := &data{dim: dim, vecs: make([]float32, rows*dim)}

@@ -113,15 +113,15 @@ func (g *Graph) scorePrice(k int) float64 {
 // filter: the more rows, the fewer of their blocks are in the caches of the processor.
 func (g *Graph) estimatePrice() float64 {
 	const (
-		least   = 250
-		doubled = 117 // more for twice the rows,
-		from    = 11.4
-		element = 0.5
+		least     = 250
+		doubled   = 117 // more for twice the rows,
+		from      = 11.4
+		component = 0.5
 	)
 	n := g.Len()
 	whole := bits.Len(uint(n)) - 1
 	log := float64(whole) + float64(n)/float64(int(1)<<whole) - 1 // to base 2, about: the same on every machine
-	return max(least, float64(doubled*(log-from))) + float64(element*float64(g.Dim()))
+	return max(least, float64(doubled*(log-from))) + float64(component*float64(g.Dim()))
 }
 
 // Prices of an expansion in the plain layout, beside the distances.

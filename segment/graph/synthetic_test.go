@@ -32,7 +32,7 @@ func TestMidDirections(t *testing.T) {
 		}
 		s.findStrong()
 		if s.middle < c.least || s.middle > c.most {
-			t.Errorf("%d strong elements: %d directions of %d have most of the length, want %d to %d", c.strong, s.middle,
+			t.Errorf("%d strong components: %d directions of %d have most of the length, want %d to %d", c.strong, s.middle,
 				len(s.strong), c.least, c.most)
 		}
 		lengths, strong := 0.0, 0.0
@@ -55,7 +55,7 @@ func TestMidDirections(t *testing.T) {
 				}
 			}
 			if share := along / total; s.middle < len(s.strong) && (share < least || k == weakDirections && share > 1e-3) {
-				t.Errorf("%d strong elements, kind %d: %.3f of the squared length along further directions", c.strong, k, share)
+				t.Errorf("%d strong components, kind %d: %.3f of the squared length along further directions", c.strong, k, share)
 			}
 		}
 		rowsLength := 0.0
@@ -64,10 +64,10 @@ func TestMidDirections(t *testing.T) {
 			rowsLength += simd.Dot64(x, x)
 		}
 		if share := lengths / 50 / (rowsLength / rows); math.Abs(share-1) > 0.5 {
-			t.Errorf("%d strong elements: queries are %.2f times as far from the mean as rows, squared", c.strong, share)
+			t.Errorf("%d strong components: queries are %.2f times as far from the mean as rows, squared", c.strong, share)
 		}
 		if c.strong == 1 && strong > 0.05*lengths {
-			t.Errorf("one strong element has %.2f of the squared length of the queries", strong/lengths)
+			t.Errorf("one strong component has %.2f of the squared length of the queries", strong/lengths)
 		}
 	}
 	kinds := func(d *data, metric fileformat.Metric) (n [kinds]int) {
@@ -168,7 +168,7 @@ func TestFilledTrials(t *testing.T) {
 				for j, v := range trial.vec {
 					switch number := j >= d.dim-c.numbers; {
 					case number && v == 0:
-						t.Fatalf("%d numbers, metric %v: element %d is zero", c.numbers, metric, j)
+						t.Fatalf("%d numbers, metric %v: component %d is zero", c.numbers, metric, j)
 					case !number && v != 0:
 						kept++
 					}

@@ -54,7 +54,7 @@ type codesKernel struct {
 }
 
 // Under AVX-512, row r has its sums of low bytes in register 2r and of high
-// bytes in 2r+1; under AVX2, of even elements and of odd ones.
+// bytes in 2r+1; under AVX2, of even components and of odd ones.
 func (k codesKernel) sum(r, i int) VecPhysical { return k.vec(2*r + i) }
 func (k codesKernel) weight(i int) VecPhysical { return k.vec(8 + i) }
 func (k codesKernel) code(i int) VecPhysical   { return k.vec(10 + i) }

@@ -8,8 +8,8 @@ import (
 	. "github.com/mmcloughlin/avo/reg"
 )
 
-// estimate generates the kernels of Estimate and Below. Every 128 bits of a vector hold the signs of
-// 32 points in four elements, and look up the same 16 sums.
+// estimate generates the kernels of Estimate and Below. Every 128 bits of a vector hold the signs
+// of 32 points in four components, and look up the same 16 sums.
 func estimate(s isa) {
 	begin(s, "estimate", "func(dst *[32]float32, sums, block, next []uint8, bias int32, unit, add, limit float32) uint32",
 		"is the kernel of Estimate for "+s.name+".")
@@ -157,8 +157,8 @@ func (e *estimator) block(block GPVirtual) GPVirtual {
 	return below
 }
 
-// addLanes sets estY to the sums of 16 points over the four lanes of 128 bits, in 32 bits each. even
-// and odd hold them by lane, in 16 bits.
+// addLanes sets estY to the sums of 16 points over the four lanes of 128 bits, in 32 bits each.
+// even and odd hold them by lane, in 16 bits.
 func addLanes(even, odd VecPhysical) {
 	v := func(i int) VecPhysical { return avx512.vec(i) }
 	x, y := v(estX), v(estY)
@@ -182,9 +182,9 @@ func addLanes(even, odd VecPhysical) {
 // transpose is the order of the rows of a matrix of 4 x 4 numbers that is stored by columns.
 var transpose Mem
 
-// picks repeat one byte of four, of every 128 bits: from the first four bytes and, 32 bytes on, from
-// the next four. signed holds 1 for each number of four bits that has the bit set, and -1 for the
-// others.
+// picks repeat one byte of four, of every 128 bits: from the first four bytes and, 32 bytes on,
+// from the next four. signed holds 1 for each number of four bits that has the bit set, and -1 for
+// the others.
 var picks, signed [4]Mem
 
 func pick(bit int) Mem {
@@ -207,11 +207,11 @@ func signsOf(bit int) Mem {
 	return m
 }
 
-// signSums generates the kernel of Table.Set: for every four elements the 16 sums with all signs,
-// two times four elements in a register.
+// signSums generates the kernel of Table.Set: for every four components the 16 sums with all signs,
+// two times four components in a register.
 func signSums() {
 	begin(avx2, "signSums", "func(sums []uint8, q []float32, inv float32, base uint8)",
-		"is the kernel of Table.Set for AVX2 and a multiple of 16 elements.")
+		"is the kernel of Table.Set for AVX2 and a multiple of 16 components.")
 	sums, q, n := gp(Param("sums").Base()), gp(Param("q").Base()), gp(Param("q").Len())
 	const words, sum, term, factor, start, signs = 0, 2, 3, 4, 5, 6
 	VBROADCASTSS(param("inv"), ymm[factor])

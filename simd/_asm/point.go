@@ -12,7 +12,7 @@ import (
 
 // hadamard generates the kernel of Hadamard for 64 floats and more.
 func hadamard() {
-	begin(avx2, "hadamard", "func(v []float32, scale float32)", "is the kernel of Hadamard for AVX2 and at least 64 elements.")
+	begin(avx2, "hadamard", "func(v []float32, scale float32)", "is the kernel of Hadamard for AVX2 and at least 64 components.")
 	v, size := gp(Param("v").Base()), gp(Param("v").Len())
 	SHLQ(U8(2), size)
 
@@ -133,7 +133,7 @@ func minus(h int) Mem {
 	return m
 }
 
-// each generates a loop over n elements, a multiple of step.
+// each generates a loop over n components, a multiple of step.
 func each(n GPVirtual, step int, body func()) {
 	TESTQ(n, n)
 	JE(LabelRef("none"))
@@ -146,7 +146,7 @@ func each(n GPVirtual, step int, body func()) {
 
 // flip generates the kernel of Flip for a multiple of eight floats.
 func flip() {
-	begin(avx2, "flip", "func(v []float32, signs []uint32)", "is the kernel of Flip for AVX2 and a multiple of 8 elements.")
+	begin(avx2, "flip", "func(v []float32, signs []uint32)", "is the kernel of Flip for AVX2 and a multiple of 8 components.")
 	v, n, signs := gp(Param("v").Base()), gp(Param("v").Len()), gp(Param("signs").Base())
 	each(n, 8, func() {
 		VMOVUPS(Mem{Base: v}, Y0)
@@ -175,7 +175,7 @@ func fold(i, result int, op func(...Op)) {
 
 // largest generates the kernel of Largest for a multiple of eight floats.
 func largest() {
-	begin(avx2, "largest", "func(v []float32) uint32", "is the kernel of Largest for AVX2 and a multiple of 8 elements.")
+	begin(avx2, "largest", "func(v []float32) uint32", "is the kernel of Largest for AVX2 and a multiple of 8 components.")
 	v, n := gp(Param("v").Base()), gp(Param("v").Len())
 	avx2.fill(1, 0x7fffffff)
 	avx2.zero(0)
@@ -190,7 +190,7 @@ func largest() {
 
 // centre generates the kernel of Centre for a multiple of eight floats.
 func centre() {
-	begin(avx2, "centre", "func(dst, v []float32, factor float64, mean []float64) uint32", "is the kernel of Centre for AVX2 and a multiple of 8 elements.")
+	begin(avx2, "centre", "func(dst, v []float32, factor float64, mean []float64) uint32", "is the kernel of Centre for AVX2 and a multiple of 8 components.")
 	dst, v, n, mean := gp(Param("dst").Base()), gp(Param("v").Base()), gp(Param("v").Len()), gp(Param("mean").Base())
 	const top, mask, factor, x, y = 0, 1, 2, 3, 4
 	avx2.fill(mask, 0x7fffffff)
@@ -217,7 +217,7 @@ func centre() {
 
 // encode generates the kernel of Encode for a multiple of 32 floats.
 func encode() {
-	begin(avx2, "encode", "func(codes []uint8, v []float32, factor float32) (sum, squares int32)", "is the kernel of Encode for AVX2 and a multiple of 32 elements.")
+	begin(avx2, "encode", "func(codes []uint8, v []float32, factor float32) (sum, squares int32)", "is the kernel of Encode for AVX2 and a multiple of 32 components.")
 	codes, v, n := gp(Param("codes").Base()), gp(Param("v").Base()), gp(Param("v").Len())
 	const sum, squares, factor, integers, ones, lanes, offset, square = 4, 5, 6, 7, 8, 9, 10, 11
 	avx2.zero(sum)
@@ -269,7 +269,7 @@ func loadPoint() {
 	end()
 }
 
-// sketch generates the kernel of Sketch for a multiple of 16 elements.
+// sketch generates the kernel of Sketch for a multiple of 16 components.
 func sketch() {
 	begin(avx2, "sketch", "func(plus []uint16, codes []uint8, scale float32, from []float32) (squares, sum, along float64)",
 		"is the kernel of Sketch for AVX2.")

@@ -18,7 +18,7 @@ const batchRounds = 5
 // batchFigure measures the 10 nearest rows of all queries of a set in one call.
 func batchFigure(e *env, r *report) error {
 	r.Title = "Exact search, batches of 1,000 queries, k = 10"
-	r.note("Microseconds per query are medians over the rounds, in which the contestants take turns. GFLOP/s counts two operations for every element of a query and a row, whoever needs fewer.")
+	r.note("Microseconds per query are medians over the rounds, in which the contestants take turns. GFLOP/s counts two operations for every component of a query and a row, whoever needs fewer.")
 	r.note("OpenBLAS is the multiplication of all queries with all rows by its sgemm alone, in the blocks that FAISS takes: nothing is selected, so that no search built upon it can be faster.")
 	return e.eachSet(r, e.batchSet, glove, synth768)
 }

@@ -17,7 +17,7 @@ test reads them:
                             the large ones
     bits.l2, bits.dot       47,000 vectors of 64 random bits; noise as long as these
     counts                  30,000 vectors of a few among 100 words, by Zipf's law; single words
-    categories.l2           45,000 vectors of five categories, each as twelve elements, one of them 1,
+    categories.l2           45,000 vectors of five categories, each as twelve components, one of them 1,
                             and of eight numbers; numbers alone, and with one to three categories
     copies.l2               33,000 vectors of 96 dimensions in clusters, three in ten equal to one of
                             50; midpoints of two of these
@@ -46,7 +46,7 @@ test reads them:
                             words, and by code
 
 With --strange SET..., directories of FOLDER get queries of sixteen further kinds, such as rows with
-elements erased, of four bits, or moved along one direction.
+components erased, of four bits, or moved along one direction.
 
 Needs npm, and numpy. No data of these packages is part of the project.
 """
@@ -449,9 +449,9 @@ def strange(folder):
         "nine tenths of a row": 0.9 * x + 0.1 * y,
         "seven tenths of a row": 0.7 * x + 0.3 * y,
         "a principal direction added": x + random.choice((-1, 1), (QUERIES, 1)) * spread * directions[0],
-        "a tenth of the elements zero": zeroed(0.1),
-        "half of the elements zero": zeroed(0.5),
-        "small elements of other sign": numpy.where(sizes < numpy.median(sizes), -x, x),
+        "a tenth of the components zero": zeroed(0.1),
+        "half of the components zero": zeroed(0.5),
+        "small components of other sign": numpy.where(sizes < numpy.median(sizes), -x, x),
         "small values of other sign": numpy.where(values < numpy.median(values, axis=1, keepdims=True), -x, x),
         "four bits": numpy.round(7 * x / largest) * largest / 7,
         "signs": numpy.sign(x) * values.mean(axis=1, keepdims=True),
@@ -460,7 +460,7 @@ def strange(folder):
         "beyond others": x + 1.5 * (y - x),
         "medians of five": numpy.median([rows() for _ in range(5)], axis=0),
         "constants": numpy.outer(sizes_of_constants, numpy.ones(base.shape[1])),
-        "one element": numpy.eye(base.shape[1])[random.integers(base.shape[1], size=QUERIES)]
+        "one component": numpy.eye(base.shape[1])[random.integers(base.shape[1], size=QUERIES)]
                        * random.choice((-1, 1), (QUERIES, 1)) * numpy.linalg.norm(x, axis=1, keepdims=True),
         "half of two rows": numpy.where(random.random(x.shape) < 0.5, x, y),
     }
