@@ -17,10 +17,7 @@ func TestArrange(t *testing.T) {
 		"line":     {dim: 2, vecs: line(3000)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g, err := create(t.Context(), d.ident(fileformat.L2), d.source, Options{quiet: true})
-			if err != nil {
-				t.Fatal(err)
-			}
+			g := d.created(t, fileformat.L2, Options{quiet: true})
 			nodes := make([]uint32, g.Len())
 			for i := range nodes {
 				nodes[i] = uint32(i)

@@ -69,6 +69,16 @@ func (d *data) graph(t testing.TB, m fileformat.Metric, opts Options) *Graph {
 	return g
 }
 
+// created builds the graph of d in memory, without a file.
+func (d *data) created(t testing.TB, m fileformat.Metric, opts Options) *Graph {
+	t.Helper()
+	g, err := create(t.Context(), d.ident(m), d.source, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
 // codeFile builds the code file of d.
 func (d *data) codeFile(t testing.TB, m fileformat.Metric) []byte {
 	t.Helper()
@@ -254,4 +264,25 @@ func compare(t testing.TB, g *Graph, d *data, m fileformat.Metric, vec []float32
 		}
 	}
 	return found, len(truth)
+}
+
+// keepsRecall searches for 100 queries, with the setting of g for a recall of k rows, and expects
+// that recall. It returns the setting.
+func keepsRecall(t testing.TB, g *Graph, d *data, m fileformat.Metric, k int, recall float64, query func() []float32) Setting {
+	t.Helper()
+	s, ok := g.Setting(recall, k, false)
+	if !ok {
+		t.Fatalf("no setting for %g of %d", recall, k)
+	}
+	var buf Buffer
+	found, want := 0, 0
+	for range 100 {
+		vec := query()
+		f, n := compare(t, g, d, m, vec, exact(m, d, vec, k, nil), k, s, nil, &buf)
+		found, want = found+f, want+n
+	}
+	if got := float64(found) / float64(want); got < recall {
+		t.Errorf("%v: %.3f of %d found, want %g", s, got, k, recall)
+	}
+	return s
 }

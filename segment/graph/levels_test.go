@@ -220,10 +220,7 @@ func TestBetweenUnequalClusters(t *testing.T) {
 		}
 		return trials
 	}
-	g, err := create(t.Context(), d.ident(fileformat.L2), d.source, Options{Planned: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := d.created(t, fileformat.L2, Options{Planned: true})
 	b := newBuilder(t.Context(), g, 1)
 	var w workerScratch
 	for _, kind := range []struct {

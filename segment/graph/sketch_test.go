@@ -227,10 +227,7 @@ func TestSketchScans(t *testing.T) {
 	const c, k = 1, 10
 	for _, layout := range []uint32{plain, quick} {
 		d, _ := make1("clusters", 48, 6000, 0)
-		g, err := create(t.Context(), d.ident(fileformat.Cosine), d.source, Options{quiet: true, layout: layout})
-		if err != nil {
-			t.Fatal(err)
-		}
+		g := d.created(t, fileformat.Cosine, Options{quiet: true, layout: layout})
 		b, trials, score := trialsOf(t, g, d)
 		b.planned = true
 		if err := b.scanTrials(trials, score); err != nil {
@@ -279,10 +276,7 @@ func TestSketchScans(t *testing.T) {
 func TestDeviations(t *testing.T) {
 	for _, name := range []string{"normal", "clusters", "latent"} {
 		d, queries := make1(name, 96, 3000, 20)
-		g, err := create(t.Context(), d.ident(fileformat.L2), d.source, Options{quiet: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		g := d.created(t, fileformat.L2, Options{quiet: true})
 		b := newBuilder(t.Context(), g, 1)
 		w, first := b.workers[0], b.firstRows()
 		for _, limit := range []struct {
@@ -327,16 +321,13 @@ func TestSketchesDamaged(t *testing.T) {
 		{"far sketch", nil, 0, -1e6},
 		{"horizon", even, 1e-3, -1e6},
 	} {
-		g, err := create(t.Context(), d.ident(fileformat.L2), d.source, Options{quiet: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		g := d.created(t, fileformat.L2, Options{quiet: true})
 		g.head.horizons[1] = c.horizon
 		binary.LittleEndian.PutUint32(g.sketchBlocks(1, 2)[4*(60-degree):], math.Float32bits(c.factor))
 		s := Setting{EF: 1, Within: alwaysBeyond, Beyond: Stage{Deviations: 3}}
 		q := g.Query(queries[0])
 		q.Guard(10, s, 20)
-		_, _, err = q.Find(10, s, c.allowed, new(Buffer))
+		_, _, err := q.Find(10, s, c.allowed, new(Buffer))
 		if !errors.Is(err, fileformat.ErrDamaged) || !strings.Contains(err.Error(), "a sketch of row 60 of 40") {
 			t.Errorf("%s: %v", c.name, err)
 		}

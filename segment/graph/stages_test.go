@@ -174,10 +174,7 @@ func TestStagedLevels(t *testing.T) {
 		{"clusters", 48, 8000, plain, true}, {"clusters", middleDim, 2500, quick, true}} {
 		d, _ := make1(set.name, set.dim, set.rows, 0)
 		o := Options{Planned: true, layout: set.layout, unsketched: !set.sketched}
-		g, err := create(t.Context(), d.ident(fileformat.Cosine), d.source, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		g := d.created(t, fileformat.Cosine, o)
 		b, trials, score := trialsOf(t, g, d)
 		trials = slices.DeleteFunc(trials, func(t trial) bool { return b.outside(&t, []int{0, 1}) })
 		levels, off := 0, 0.02
@@ -423,28 +420,16 @@ func TestBetweenSmallGroups(t *testing.T) {
 			d.vecs = append(d.vecs, near(r, centre, 0.01)...)
 		}
 	}
-	g, err := create(t.Context(), d.ident(fileformat.Cosine), d.source, Options{Planned: true, layout: plain})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, ok := g.Setting(recall, k, false)
-	if !ok {
-		t.Fatal("no setting")
-	}
-	var buf Buffer
-	found, want := 0, 0
-	for range 100 {
+	g := d.created(t, fileformat.Cosine, Options{Planned: true, layout: plain})
+	s := keepsRecall(t, g, d, fileformat.Cosine, k, recall, func() []float32 {
 		at := r.IntN(groups)
 		x, y := near(r, centres[at], 0.01), near(r, centres[(at+1+r.IntN(groups-1))%groups], 0.01)
 		for i := range x {
 			x[i] = (x[i] + y[i]) / 2
 		}
-		f, n := compare(t, g, d, fileformat.Cosine, x, exact(fileformat.Cosine, d, x, k, nil), k, s, nil, &buf)
-		found, want = found+f, want+n
-	}
-	if got := float64(found) / float64(want); got < recall {
-		t.Errorf("%v: %.3f of %d found between groups, want %g", s, got, k, recall)
-	}
+		return x
+	})
+	var buf Buffer
 	scans := 0
 	for _, vec := range like {
 		_, stats, err := g.Query(vec).Find(k, s, nil, &buf)

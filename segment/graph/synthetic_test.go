@@ -117,27 +117,14 @@ func TestNumbersAlone(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	d := categories(r, 6000, 5, each, 8)
 	first := d.dim - 8
-	g, err := create(t.Context(), d.ident(fileformat.L2), d.source, Options{Planned: true, layout: plain})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, ok := g.Setting(recall, k, false)
-	if !ok {
-		t.Fatal("no setting")
-	}
-	var buf Buffer
-	found, want := 0, 0
-	for range 100 {
+	g := d.created(t, fileformat.L2, Options{Planned: true, layout: plain})
+	keepsRecall(t, g, d, fileformat.L2, k, recall, func() []float32 {
 		x := make([]float32, d.dim)
 		for j := first; j < d.dim; j++ {
 			x[j] = float32(r.Float64())
 		}
-		f, n := compare(t, g, d, fileformat.L2, x, exact(fileformat.L2, d, x, k, nil), k, s, nil, &buf)
-		found, want = found+f, want+n
-	}
-	if got := float64(found) / float64(want); got < recall {
-		t.Errorf("%v: %.3f of %d found by numbers alone, want %g", s, got, want, recall)
-	}
+		return x
+	})
 }
 
 // TestFilledTrials: such trials have the components that are seldom zero, and none or one of the

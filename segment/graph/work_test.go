@@ -48,10 +48,7 @@ func TestMeasureWork(t *testing.T) {
 	const rows, dim = 600, 24
 	d := &data{dim: dim, vecs: normal(rand.New(rand.NewPCG(33, 34)), dim*rows, 1)}
 	for _, layout := range []uint32{plain, quick} {
-		g, err := create(t.Context(), d.ident(fileformat.L2), d.source, Options{layout: layout})
-		if err != nil {
-			t.Fatal(err)
-		}
+		g := d.created(t, fileformat.L2, Options{layout: layout})
 		want := g.head.work
 		if measured := want[0] != (walkWork{}); measured != (layout == plain) {
 			t.Errorf("layout %d: %v measured", layout, want)
