@@ -76,7 +76,7 @@ func (b *Batch) Delete(collection string, ids ...string) {
 // Len returns the number of writes. A batch without writes may have an error.
 func (b *Batch) Len() int { return len(b.ops) }
 
-// Size returns the bytes of the writes, of which a batch has at most MaxBatchLen.
+// Size returns the size of the writes in bytes. The limit of a batch is MaxBatchLen.
 func (b *Batch) Size() int { return b.len }
 
 // Err returns the error of the first invalid write, or nil. So a document can be checked

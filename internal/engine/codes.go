@@ -48,7 +48,7 @@ func (e *Engine) codesOf(s *OpenSegment) *Derived[codes.Codes] {
 }
 
 // SketchSegments makes the sketches of segments that have codes and wait for their graph, and drops
-// those of others.
+// sketches that are no longer needed.
 func (e *Engine) SketchSegments(ctx context.Context) error {
 	ver := e.Current() // keeps the segments mapped
 	defer e.Drop(ver)

@@ -100,8 +100,8 @@ const (
 
 // ContextScores compares the retrieved contexts of a row with its references. If the row has ids of
 // both, it compares ids. Otherwise it compares texts: same reports whether a retrieved text counts
-// as a reference; nil compares letters and digits, and
-// one text may contain the other.
+// as a reference. If same is nil, it does if one text contains the other, by letters and digits
+// alone.
 //
 // Recall is the share of the references that were retrieved. Precision is, as in ragas, the mean of
 // the precision at each rank with a useful context: 1 if all useful contexts come first, 0 if there

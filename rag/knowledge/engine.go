@@ -46,8 +46,8 @@ type Options struct {
 	Tokens Tokens
 	// KeepOpen is the time that the database of a base stays open for reading after a question, for
 	// services: opening it takes longer than most questions. 0 means that each question opens
-	// and closes it. Other processes can learn the base during it, and answers have what they
-	// learn.
+	// and closes it. Other processes can still learn files into the base, and later answers use
+	// them.
 	KeepOpen time.Duration
 	// Logger receives skipped files, embedded texts and answered questions; nil means
 	// slog.Default().

@@ -51,9 +51,9 @@ const asConfigured = "base"
 // orders the chunks that it gets in an answer, the key candidates or four times top_k, and the rest
 // follows in the order of the search. Neither siblings nor the cache take part.
 //
-// lab has the questions, of which only the texts are used, judgements, metrics and depth. The error
-// matches eval.ErrNotJudged if the base has none of the ids that are judged relevant, and ErrConfig
-// if a run cannot be asked, for example for want of vectors.
+// lab has the questions, judgements, metrics and depth. Only the texts of questions are used. The
+// error matches eval.ErrNotJudged if the base has none of the ids that are judged relevant, and
+// ErrConfig if a run cannot be asked, for example for want of vectors.
 func (e *Engine) Eval(ctx context.Context, name string, lab eval.Lab, o EvalOptions) (*Evaluation, error) {
 	r, err := e.read(ctx, name)
 	if err != nil {

@@ -96,8 +96,8 @@ func (b *builder) findHorizons(trials []trial, score scoreFunc) error {
 	return nil
 }
 
-// horizon returns the horizon of a column by what wide searches found. It is hopeless if so many
-// queries are beyond the horizon that scans without searches are better.
+// horizon computes the horizon of a column from the results of wide searches. The column is
+// hopeless if so many queries are beyond its horizon that scans without searches are cheaper.
 func horizon(trials []trial, column int) (dist float32, hopeless bool) {
 	var all []sight
 	for i := range trials {

@@ -284,7 +284,8 @@ func (q *Query) goBeyond(k int, s Stage, buf *Buffer) error {
 	return err
 }
 
-// run walks as far as s and the ratio to the 10th row say, in memory for the beam of widest.
+// run walks until stage s ends the walk, unless fewRatio keeps it going: see Setting.FewRatio. The
+// buffer gets room for the beam of widest, so that a wider stage can continue the walk.
 func (q *Query) run(k int, s, widest Stage, fewRatio float32, allowed bitset.Set, buf *Buffer) error {
 	if err := q.start(k, widest, allowed, buf); err != nil {
 		return err

@@ -26,9 +26,10 @@ type Setting struct {
 
 	// Within, if it is not 0, is a squared distance: if the row to which StopRatio refers is
 	// farther, the search goes on with Beyond. Queries far from all rows need wider searches than
-	// others. So do queries between groups of rows, of which a search finds one: the search also
-	// goes on if the spread of the rows found is below Spread. In graphs of the quick layout a
-	// wider beam begins again. Under a filter, Beyond is the whole search: see ScanSetting.
+	// others. So do queries between two groups of rows, because a narrow search finds only one of
+	// the groups: the search also goes on if the spread of the rows found is below Spread. In
+	// graphs of the quick layout a wider beam begins again. Under a filter, Beyond is the whole
+	// search: see ScanSetting.
 	Within float32
 	Spread float32
 	Beyond Stage

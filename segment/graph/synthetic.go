@@ -498,9 +498,9 @@ func (s *synthesizer) axis() ([]float32, error) {
 	return v, nil
 }
 
-// numbers returns a row with its components that are seldom zero, and so many others that are not
-// zero. Where these are categories, links lead to rows of the same ones, and rows with nearly the
-// same numbers are far apart.
+// numbers returns a row without the components that are often zero, except for kept of those that
+// are not zero in it. Where those components stand for categories, links lead to rows of the same
+// categories, and rows with nearly the same numbers are far apart.
 func (s *synthesizer) numbers(kept int) ([]float32, error) {
 	v, err := s.pick()
 	var others []int

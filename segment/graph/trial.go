@@ -17,7 +17,7 @@ const (
 	sparse                      // rows with most components erased
 	midpoints                   // means of two rows in crowded places
 	lonelyMidpoints             // the same in places with few rows
-	mixedMidpoints              // of one of each
+	mixedMidpoints              // means of a row in a crowded place and one in a place with few
 	central                     // means of thirty rows: near the mean of all
 	extrapolated                // rows moved away from other rows
 	noisy                       // rows with noise as long as the distance of two rows

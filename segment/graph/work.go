@@ -116,7 +116,8 @@ func (g *Graph) Cost(s Setting, k, allowed int, filtered bool) float64 {
 }
 
 // draws returns walkWork.draws of walks with this number of expansions. It grows as a power of the
-// number, whose exponent is that of the measured walks around.
+// number. The exponent comes from two measured walks: one with fewer expansions and one with more,
+// where there are such walks.
 func (g *Graph) draws(expanded float64) float64 {
 	rows := float64(g.Len())
 	last := 0
