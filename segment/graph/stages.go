@@ -45,7 +45,8 @@ const (
 	// figures of its first stage, and that is the whole search under a filter.
 	atAnyDistance = math.MaxFloat32
 
-	watching = 0.02 // share by which watchSpread raises the expansions of queries like the rows, at most
+	watching = 0.02  // share by which watchSpread raises the expansions of queries like the rows, at most;
+	rarely   = 0.005 // where that is less than one search: see rare
 )
 
 // A spreadBuffer is memory of Query.spread.
@@ -363,30 +364,52 @@ func (b *builder) watchSpread(trials []trial, l *level, sketches []sketchScan) {
 	*l = watched
 }
 
+// A costly is a search that ends with the first stage: its spread, and the expansions of a second.
+type costly struct{ spread, more float32 }
+
 // affordable returns the greatest bound on the spread of a level of two stages that raises the
 // expansions of queries like the rows by no more than a share, 0 if there is none: see watching.
 func (l *level) affordable(trials []trial) float32 {
-	type search struct{ spread, more float32 }
-	var ended []search // with the first stage
-	rows := 0
+	var ended []costly
+	rows := float32(0)
 	for t := range trials {
 		if trials[t].kind != likeRows {
 			continue
 		}
 		rows++
 		if s := l.pair.first.samples[t]; s.dist <= l.within && s.spread >= l.spread && !s.exact {
-			ended = append(ended, search{s.spread, l.pair.far(t).nodes - s.nodes})
+			ended = append(ended, costly{s.spread, l.pair.far(t).nodes - s.nodes})
 		}
 	}
-	slices.SortFunc(ended, func(x, y search) int { return cmp.Compare(x.spread, y.spread) })
-	bound, left := float32(0), float32(watching*l.usual*float32(rows))
-	for _, s := range ended { // a search whose spread is the bound itself does not go on
+	slices.SortFunc(ended, func(x, y costly) int { return cmp.Compare(x.spread, y.spread) })
+	bound, left := float32(0), float32(watching*l.usual*rows)
+	for i, s := range ended { // a search whose spread is the bound itself does not go on
 		if left -= s.more; left < 0 {
+			if i == 0 {
+				return rare(ended, float32(rarely*l.usual*rows))
+			}
 			break
 		}
 		bound = s.spread
 	}
 	return bound
+}
+
+// rare returns a bound below the spreads of all trials, which are in order, for levels whose second
+// stage takes more expansions than the trials together may. The bound is to the least spread as
+// that is to the n-th. If small spreads follow a power law, one trial in n times their number would
+// be below it, and would pay for its second stage. What lies between groups of few rows is far
+// below. 0: there are fewer than n trials, which say too little.
+func rare(ended []costly, left float32) float32 {
+	n := math.Ceil(float64(ended[0].more / left))
+	if !(n <= float64(len(ended))) {
+		return 0
+	}
+	least, other := ended[0].spread, ended[int(n)-1].spread
+	if other == 0 {
+		return 0
+	}
+	return least * (least / other)
 }
 
 // A betterFunc reports whether a level of two stages is better than those chosen, cheapest first.

@@ -379,9 +379,10 @@ func TestWatchSpread(t *testing.T) {
 	two := one
 	two.within, two.beyond = 2, Stage{Deviations: 1}
 	two.pair = &pair{first: &one, sketches: &scans[0]}
-	farther, bounded, scan := two, two, one
+	farther, bounded, dear, dearest := two, two, one, one
 	farther.within, bounded.spread, bounded.usual = 0.5, 1.5, 125
-	scan.usual = 24 // expansions: less than one scan in a hundred searches is affordable
+	dear.usual = 24     // expansions: a scan in 417 searches is affordable, and there are a hundred
+	dearest.usual = 0.9 // one in 11,111
 	for _, c := range []struct {
 		name           string
 		l              level
@@ -391,8 +392,9 @@ func TestWatchSpread(t *testing.T) {
 		{"one stage", one, atAnyDistance, 1.03, Stage{Deviations: 2}}, // 200 expansions are four scans of 50
 		{"two stages", two, 2, 1.03, Stage{Deviations: 1}},
 		{"all are far", farther, 0.5, 0, Stage{Deviations: 1}},
-		{"a greater bound", bounded, 2, 1.54, Stage{Deviations: 1}}, // 250 are five more
-		{"dear scans", scan, 0, 0, Stage{}},
+		{"a greater bound", bounded, 2, 1.54, Stage{Deviations: 1}},         // 250 are five more
+		{"dear scans", dear, atAnyDistance, 1 / 1.04, Stage{Deviations: 2}}, // as far below the least as that below the fifth
+		{"dearest scans", dearest, 0, 0, Stage{}},
 	} {
 		l := c.l
 		b.watchSpread(trials, &l, scans)
