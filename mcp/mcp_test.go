@@ -333,7 +333,14 @@ func TestNullArguments(t *testing.T) {
 	got, failure = call[hits](t, s, "search", `{"collection":"plain","vector":[1,0],"k":1,"k":null}`)
 	expect(t, failure, "")
 	expect(t, len(got.ids()) > 1, true)
-	// Within a document null is a value.
+	// A field of a document that is null is absent as well.
+	_, failure = call[written](t, s, "upsert_documents",
+		`{"collection":"plain","documents":[{"id":"y","text":null,"vector":null,"metadata":null},{"id":"x","vector":[0,1],"text":null}]}`)
+	expect(t, failure, "")
+	read, failure := call[page](t, s, "get_documents", `{"collection":"plain","ids":["y","x"]}`)
+	expect(t, failure, "")
+	expect(t, len(read.Documents), 2)
+	// Within metadata null is a value.
 	_, failure = call[written](t, s, "upsert_documents", `{"collection":"plain","documents":[{"id":"z","metadata":{"none":null}}]}`)
 	expect(t, failure, "")
 	listed, failure = call[page](t, s, "list_documents", `{"collection":"plain","where":{"none":null}}`)

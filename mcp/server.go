@@ -75,7 +75,8 @@ func NewServer(vdb *db.DB, opts *Options) *sdk.Server {
 }
 
 // dropNulls takes the arguments that are null out of the calls of tools: some models name every
-// argument, and give null to those they leave out. The schemas would refuse it. Of an argument that
+// argument, and give null to those they leave out. The schemas would refuse it. So it is with the
+// fields of documents to write, but not with metadata, where null is a value. Of an argument that
 // is given twice the last value counts, null too.
 func dropNulls(next sdk.MethodHandler) sdk.MethodHandler {
 	return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
@@ -84,9 +85,22 @@ func dropNulls(next sdk.MethodHandler) sdk.MethodHandler {
 		if !ok || jsontext.Bad(call.Params.Arguments) >= 0 || json.Unmarshal(call.Params.Arguments, &given) != nil {
 			return next(ctx, method, req) // it refuses them
 		}
-		before := len(given)
-		maps.DeleteFunc(given, func(_ string, value json.RawMessage) bool { return string(value) == "null" })
-		if len(given) < before {
+		dropped := deleteNulls(given)
+		var docs []map[string]json.RawMessage
+		if json.Unmarshal(given["documents"], &docs) == nil {
+			inside := false
+			for _, doc := range docs {
+				inside = deleteNulls(doc) || inside
+			}
+			if inside {
+				text, err := json.Marshal(docs)
+				if err != nil {
+					return nil, fmt.Errorf("mcp: documents: %w", err)
+				}
+				given["documents"], dropped = text, true
+			}
+		}
+		if dropped {
 			arguments, err := json.Marshal(given)
 			if err != nil {
 				return nil, fmt.Errorf("mcp: arguments: %w", err)
@@ -95,6 +109,13 @@ func dropNulls(next sdk.MethodHandler) sdk.MethodHandler {
 		}
 		return next(ctx, method, req)
 	}
+}
+
+// deleteNulls deletes the members of an object that are null, and reports whether there were any.
+func deleteNulls(object map[string]json.RawMessage) bool {
+	before := len(object)
+	maps.DeleteFunc(object, func(_ string, value json.RawMessage) bool { return string(value) == "null" })
+	return len(object) < before
 }
 
 // instructions tell a model where to begin.
