@@ -151,7 +151,7 @@ func TestFew(t *testing.T) {
 			}
 			d, queries := make1(name, dim, n, 5)
 			for _, m := range metrics {
-				g := d.graph(t, m, Options{Workers: 1, layout: uint32(1 + n%4)})
+				g := d.graph(t, m, Options{Workers: 1, Trials: 8, layout: uint32(1 + n%4)})
 				for _, q := range queries {
 					for _, k := range []int{1, 7, 100} {
 						if found, want := check(t, g, d, m, q, k, 100, nil, new(Buffer)); found != want {
@@ -272,7 +272,7 @@ func TestDeterministic(t *testing.T) {
 	d, _ := make1("clusters", 12, 1200, 0)
 	for i, layout := range []uint32{plain, quick, shared, quickShared} {
 		m := metrics[i%len(metrics)]
-		opts := Options{Workers: 1, Seed: 7, layout: layout}
+		opts := Options{Workers: 1, Seed: 7, Trials: 20, layout: layout}
 		one := d.file(t, m, opts)
 		opts.Workers = 5
 		if !slices.Equal(one, d.file(t, m, opts)) {

@@ -24,7 +24,7 @@ func TestFindLive(t *testing.T) {
 	tested := make(map[bool]int)
 	for _, w := range walks {
 		d, queries := make1("latent", w.dim, 3000, 10)
-		g := d.graph(t, fileformat.Cosine, Options{Planned: true, layout: w.layout})
+		g := d.graph(t, fileformat.Cosine, Options{Planned: true, Trials: 8, layout: w.layout})
 		clear(g.head.margins[:]) // so that searches find further rows
 		var buf Buffer
 		for _, vec := range queries {
