@@ -11,7 +11,7 @@ import (
 // pass over, it searches again as under a filter, and finds the nearest live rows.
 func TestPassOverDead(t *testing.T) {
 	words := readDemoWords(t)
-	opts := walking
+	opts := promising
 	vdb := open(t, t.TempDir(), &opts)
 	c := collection(t, vdb, "c", Schema{Dim: len(words[0])})
 	var docs []Document

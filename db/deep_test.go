@@ -113,7 +113,7 @@ func TestCheckDeep(t *testing.T) {
 		t.Fatal(err)
 	}
 	wrong(s.Codes.Name, "outside the bounds", other)
-	if _, err = graph.Write(t.Context(), &third, s.CodesIdent(), opposite, graph.Options{}); err != nil {
+	if _, err = graph.Write(t.Context(), &third, s.CodesIdent(), opposite, graph.Options{Trials: 8}); err != nil {
 		t.Fatal(err)
 	}
 	wrong(s.Graph.Name, "do not fit its vector", third)

@@ -244,7 +244,8 @@ func TestSetIndex(t *testing.T) {
 	}
 }
 
-// briefly returns options whose calibration has enough trials for a level of 0.95.
+// briefly returns options with a calibration between those of walking and promising: ask expects
+// a recall near 0.95, of clusters that are found easily.
 func briefly() Options {
 	opts := walking
 	opts.trials = 40
@@ -432,7 +433,7 @@ func TestSharedCodes(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !x.open {
-			opts := walking
+			opts := briefly()
 			f.vdb = open(t, dir, &opts)
 			f.c = must(f.vdb.Collection("c"))
 		}
@@ -446,7 +447,7 @@ func TestSharedCodes(t *testing.T) {
 			if err := os.Remove(path("codes")); err != nil { // as a user would
 				t.Fatal(err)
 			}
-			opts := walking
+			opts := briefly()
 			f.vdb = open(t, dir, &opts)
 			f.c = must(f.vdb.Collection("c"))
 			f.ask(t, f.c, metric, queries, false)

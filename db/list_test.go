@@ -19,7 +19,7 @@ func sparse(t testing.TB, vdb *DB, n int) *Collection {
 	c := collection(t, vdb, "c", Schema{})
 	var docs []Document
 	for _, i := range rand.New(rand.NewPCG(1, 2)).Perm(n) {
-		docs = append(docs, Document{ID: fmt.Sprintf("%07d", i), Metadata: Metadata{"few": i%20 == 0, "late": i >= n-n/20}})
+		docs = append(docs, Document{ID: fmt.Sprintf("%07d", i), Metadata: Metadata{"few": i%20 == 0, "late": i >= n-n/20, "fewest": i%200 == 0}})
 	}
 	for some := range slices.Chunk(docs, 1000) {
 		upsert(t, c, some...)
@@ -107,7 +107,7 @@ func BenchmarkListFew(b *testing.B) {
 	vdb := open(b, b.TempDir(), &Options{Compaction: Manual})
 	c := sparse(b, vdb, 100_000)
 	flush(b, vdb)
-	for _, field := range []string{"few", "late"} {
+	for _, field := range []string{"few", "late", "fewest"} {
 		b.Run(field, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

@@ -1281,6 +1281,9 @@ func TestReplicaFolderGone(t *testing.T) {
 					tt.want != nil && (!strings.Contains(stats.Failed, tt.want.Error()) || !strings.Contains(stats.Failed, folder)):
 					t.Errorf("failed %q, want %v", stats.Failed, tt.want)
 				}
+				if report, err := replica.Check(t.Context(), CheckBytes); err != nil || report.OK() != (tt.want == nil) {
+					t.Errorf("check: %+v, %v", report, err)
+				}
 				if _, err := collectionOf(t, replica, "c").Get(t.Context(), "a", WithText); err != nil {
 					t.Error(err)
 				}

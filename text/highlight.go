@@ -77,7 +77,7 @@ const blockTokens = 1 << 12
 type blocks struct {
 	*Scanner
 	spelt   respelling
-	most    int // tokens of a block, up to the end of a segment
+	most    int // tokens after which a block ends with the segment, or the run of spaceless characters, that it is in
 	at, pos int // end of the block in spelt.text
 	tokens  []Token
 	begins  []begin // of the blocks read
@@ -104,7 +104,8 @@ func (b *blocks) next() bool {
 	return true
 }
 
-// from goes back to the last block that holds all tokens which end beyond lo.
+// from goes back to a block before which no token ends beyond lo, and reads it. Positions are not
+// those of the text from there on: whole does not look at them.
 func (b *blocks) from(lo int) {
 	n, _ := slices.BinarySearchFunc(b.begins, lo, func(b begin, lo int) int { return cmp.Compare(b.start, lo) })
 	// One more: where spellings differ, tokens of two blocks may stand for one character.

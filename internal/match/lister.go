@@ -26,7 +26,7 @@ type Lister struct {
 	Version *engine.Version
 	View    *engine.View
 	Sets    []bitset.Set // the rows that match, by part
-	After   string       // only ids behind this one
+	After   string       // only ids behind this one; Run moves it
 	Skip    int          // of the first matches
 	Want    int          // matches
 	Found   []Match
@@ -34,19 +34,24 @@ type Lister struct {
 
 // Run walks the tree of ids from the cursor. If the tree is newer than the version, it reads the
 // ids of all matches instead. If few documents match, it does so when the walk has cost as much:
-// matches that are spread evenly fill a page before, and then the pages of a whole listing walk
-// over the tree once, where each would read all matches.
+// matches that are spread evenly fill a page before, unless they are very few. Then the pages of a
+// whole listing walk over the tree once, where each would read all matches.
 func (l *Lister) Run(ctx context.Context, tx *meta.Tx, total int) error {
 	state, err := tx.State()
 	if err != nil {
 		return err
 	}
-	const few = 16
+	const few = 16 // to read the ids of one in this many costs about as much as to walk over all
 	looks := math.MaxInt
 	if total < l.View.Count/few {
 		looks = total
 		for _, h := range l.View.Heads { // which walk reads in any case
 			looks -= h.Entries
+		}
+		// A page of matches that are spread evenly takes so many looks. If to read all takes fewer,
+		// a short walk tells whether the next ones are near.
+		if (float64(l.Skip)+float64(l.Want))*float64(l.View.Count) > float64(total)*float64(looks) {
+			looks /= 8
 		}
 	}
 	if state.Applied == l.Version.Applied && looks > 0 {

@@ -198,6 +198,11 @@ func (p *packer) pack(more bool) {
 	for start < len(units) {
 		p.atEnd = false
 		end := p.chunkEnd(start)
+		if end == len(units) && !more { // the last chunk: no other overlaps with it
+			p.emit(units[start].lo, units[end-1].hi)
+			start = end
+			break
+		}
 		next, tokens := end, 0
 		for next-1 > start && tokens+units[next-1].tokens <= p.overlap {
 			next--

@@ -250,9 +250,9 @@ func parsed(t *testing.T, file []byte, id codes.Ident) *codes.Codes {
 	return c
 }
 
-// TestOddElements: rows with components that are not finite, which a file of others may have, are
+// TestOddComponents: rows with components that are not finite, which a file of others may have, are
 // calibrated like any others.
-func TestOddElements(t *testing.T) {
+func TestOddComponents(t *testing.T) {
 	for _, odd := range []float32{float32(math.Inf(1)), float32(math.NaN())} {
 		for _, m := range metrics {
 			d, _ := make1("normal", 8, 300, 0)

@@ -45,8 +45,8 @@ const (
 	// figures of its first stage, and that is the whole search under a filter.
 	atAnyDistance = math.MaxFloat32
 
-	watching = 0.02  // share by which watchSpread raises the expansions of queries like the rows, at most;
-	rarely   = 0.005 // where that is less than one search: see rare
+	watching = 0.02  // share by which watchSpread raises the expansions of queries like the rows, at most
+	rarely   = 0.005 // the same, as a power law lets expect, where no trial can pay for a second stage: see rare
 )
 
 // A spreadBuffer is memory of Query.spread.
@@ -364,13 +364,13 @@ func (b *builder) watchSpread(trials []trial, l *level, sketches []sketchScan) {
 	*l = watched
 }
 
-// A costly is a search that ends with the first stage: its spread, and the expansions of a second.
-type costly struct{ spread, more float32 }
+// An ending is a search that ends with the first stage: its spread, and the expansions of a second.
+type ending struct{ spread, more float32 }
 
 // affordable returns the greatest bound on the spread of a level of two stages that raises the
 // expansions of queries like the rows by no more than a share, 0 if there is none: see watching.
 func (l *level) affordable(trials []trial) float32 {
-	var ended []costly
+	var ended []ending
 	rows := float32(0)
 	for t := range trials {
 		if trials[t].kind != likeRows {
@@ -378,10 +378,10 @@ func (l *level) affordable(trials []trial) float32 {
 		}
 		rows++
 		if s := l.pair.first.samples[t]; s.dist <= l.within && s.spread >= l.spread && !s.exact {
-			ended = append(ended, costly{s.spread, l.pair.far(t).nodes - s.nodes})
+			ended = append(ended, ending{s.spread, l.pair.far(t).nodes - s.nodes})
 		}
 	}
-	slices.SortFunc(ended, func(x, y costly) int { return cmp.Compare(x.spread, y.spread) })
+	slices.SortFunc(ended, func(x, y ending) int { return cmp.Compare(x.spread, y.spread) })
 	bound, left := float32(0), float32(watching*l.usual*rows)
 	for i, s := range ended { // a search whose spread is the bound itself does not go on
 		if left -= s.more; left < 0 {
@@ -395,12 +395,12 @@ func (l *level) affordable(trials []trial) float32 {
 	return bound
 }
 
-// rare returns a bound below the spreads of all trials, which are in order, for levels whose second
-// stage takes more expansions than the trials together may. The bound is to the least spread as
-// that is to the n-th. If small spreads follow a power law, one trial in n times their number would
-// be below it, and would pay for its second stage. What lies between groups of few rows is far
-// below. 0: there are fewer than n trials, which say too little.
-func rare(ended []costly, left float32) float32 {
+// rare extrapolates a bound below the spreads of all trials, which are in order: least² / n-th. A
+// second stage takes n times the expansions that all trials together have left, so one trial in n
+// times their number may have one. If the number of trials with a spread below s grows as a power
+// of s, that many are below the bound. What lies between groups of few rows is far below it. 0:
+// there are fewer than n trials, which say too little.
+func rare(ended []ending, left float32) float32 {
 	n := math.Ceil(float64(ended[0].more / left))
 	if !(n <= float64(len(ended))) {
 		return 0
