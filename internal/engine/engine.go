@@ -85,6 +85,7 @@ type Engine struct {
 	Background background
 
 	role    atomic.Uint32 // a Role
+	behind  atomic.Bool   // the version is that of a directory which was fenced: see Fenced
 	shared  sharing
 	writes  bool // from the lock to its end: this process may write; guarded by Mu
 	keeping int  // derived files that are being written; guarded by Mu

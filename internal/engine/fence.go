@@ -49,6 +49,7 @@ func (e *Engine) fenced() error {
 	}
 	e.setWrites(false)
 	if e.role.CompareAndSwap(uint32(Leader), uint32(Follower)) {
+		e.behind.Store(true) // before anybody removes the fence
 		e.Opts.Logger.Warn("another process has taken the lead, because this one was stopped", "dir", e.Dir)
 		if e.Opts.OnDeposed != nil {
 			e.Opts.OnDeposed()
@@ -65,9 +66,12 @@ func (e *Engine) CheckLead() error {
 	return e.fenced()
 }
 
-// Fenced reports whether the directory that this process has open may be of a leader that was
-// fenced.
+// Fenced reports whether the version that readers get may be of a leader that was fenced. So it is
+// until another version takes its place, also once this process has the next directory open.
 func (e *Engine) Fenced() bool {
+	if e.behind.Load() {
+		return true
+	}
 	_, err := e.FS.Size(FenceName)
 	return !errors.Is(err, fs.ErrNotExist)
 }
@@ -88,6 +92,11 @@ func (e *Engine) Reopen() error {
 	if err != nil || !moved {
 		return err
 	}
+	return e.reopen()
+}
+
+func (e *Engine) reopen() error {
+	e.behind.Store(true)
 	return e.FS.Reopen()
 }
 

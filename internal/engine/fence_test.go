@@ -121,6 +121,9 @@ func TestLockWhereTheDatabaseIs(t *testing.T) {
 	if moved, err := follower.FS.Moved(); moved || err != nil {
 		t.Errorf("locked where the database is not: %v, %v", moved, err)
 	}
+	if !follower.Fenced() {
+		t.Error("what it has read before counts as what the next leader has written")
+	}
 	if err := errors.Join(lock.Close(), follower.Close()); err != nil {
 		t.Error(err)
 	}

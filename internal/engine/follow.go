@@ -377,6 +377,7 @@ func (e *Engine) replace(build func() (*meta.Store, error)) (err error) {
 		return err
 	}
 	e.reveal(store)
+	e.behind.Store(false)
 	return nil
 }
 

@@ -246,7 +246,7 @@ func (e *Engine) takeLock() (*vfs.Lock, error) {
 			here = errors.Join(here, lock.Close())
 		}
 		if here == nil {
-			here = e.FS.Reopen()
+			here = e.reopen()
 		}
 		if here != nil {
 			return nil, here
