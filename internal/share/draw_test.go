@@ -144,10 +144,13 @@ func drawVector(t *rapid.T) []float32 {
 
 var drawID = rapid.StringMatching(`[ -~]{1,12}|é{1,3}`)
 
+// drawName draws names that collections may have: those that no URL can contain are refused.
+var drawName = drawID.Filter(func(s string) bool { return s != "." && s != ".." && s != "/" })
+
 func drawText(t *rapid.T) string { return rapid.StringN(0, 40, -1).Draw(t, "text") }
 
 func drawDefinition(t *rapid.T, coll uint32) *engine.Definition {
-	def := &engine.Definition{ID: coll, Name: drawID.Draw(t, "name"), Metadata: drawMetadata(t, 0), Schema: engine.Schema{
+	def := &engine.Definition{ID: coll, Name: drawName.Draw(t, "name"), Metadata: drawMetadata(t, 0), Schema: engine.Schema{
 		Dim:    rapid.IntRange(0, document.MaxDim).Draw(t, "dim"),
 		Metric: fileformat.Metric(rapid.IntRange(0, 2).Draw(t, "metric")),
 		Lineage: engine.Lineage{Provider: drawText(t), Model: drawText(t), Chunker: drawText(t),
