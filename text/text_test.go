@@ -349,7 +349,7 @@ func allTokens(s *Scanner, q *Query, text string, width int) (lo, hi int) {
 	return trimmed(text, lo, hi, core)
 }
 
-// Highlight reads a text in blocks, and finds what it would find with all tokens at hand.
+// Highlight gives the same snippets and marks whether a block has a few tokens or all of them.
 func TestHighlightInBlocks(t *testing.T) {
 	s := analyzer(t, "").Scanner()
 	words := strings.Fields("fox The quick brown_fox parseHTTPHeader jumps, dogs. 東京都に住む。カタカナ ｶﾞ 한국어 กำ " +
