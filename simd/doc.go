@@ -82,4 +82,9 @@
 //	rows kept       24    64   128   192   256
 //	avx512         1.2   2.5   5.5   8.0    26     registers hold 192
 //	generic        1.8   7.7    15    22    26
+//
+// On a processor without AVX-512, the best of five runs (2026-11-29):
+//
+//	avx2           2.2   4.1   8.3    16    29     registers hold 32, up to 192 are moved in memory
+//	generic        2.8   9.6    19    23    30
 package simd

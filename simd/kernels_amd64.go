@@ -314,10 +314,10 @@ func gatherCachedL2AVX2(dst []float32, q []uint8, bias int32, mul float32, add f
 //go:noescape
 func offer32AVX2(pool *uint64, ids []uint32, dists []float32, worst float32, most float32) (rows int, unmarked int)
 
-// offer64AVX2 is the kernel of Offer for AVX2 and pools of 64 rows. The result may be beyond the limit.
+// offerLongAVX2 is the kernel of Offer for AVX2 and pools of size rows, a multiple of 16. No row before the first one has changed, none at all if that is size.
 //
 //go:noescape
-func offer64AVX2(pool *uint64, ids []uint32, dists []float32, worst float32, most float32) (rows int, unmarked int)
+func offerLongAVX2(pool *uint64, size int, ids []uint32, dists []float32, worst float32, most float32) (first int)
 
 // dotSquare64AVX2 is the kernel of DotSquare64 for AVX2. next has the length of b.
 //

@@ -17576,8 +17576,8 @@ done:
 	XORQ         DX, DX
 	TESTQ        DI, DI
 	JE           out
-	MOVQ         $0x7f80000000000000, BX
-	VMOVQ        BX, X9
+	MOVQ         $0x7f80000000000000, CX
+	VMOVQ        CX, X9
 	VPBROADCASTQ X9, Y9
 	XORQ         CX, CX
 	XORQ         DX, DX
@@ -17656,10 +17656,7 @@ done:
 	POPCNTQ      CX, CX
 	NOTQ         DX
 	BTSQ         $0x20, DX
-	MOVQ         $0x00000020, BX
 	TZCNTQ       DX, DX
-	CMPQ         DX, BX
-	CMOVQGT      BX, DX
 
 out:
 	MOVQ CX, rows+64(FP)
@@ -17667,26 +17664,29 @@ out:
 	VZEROUPPER
 	RET
 
-// func offer64AVX2(pool *uint64, ids []uint32, dists []float32, worst float32, most float32) (rows int, unmarked int)
-// Requires: AVX, AVX2, BMI, CMOV, POPCNT
-TEXT ·offer64AVX2(SB), NOSPLIT, $0-80
-	MOVQ pool+0(FP), AX
-	MOVQ ids_base+8(FP), DX
-	MOVQ dists_base+32(FP), BX
-	MOVQ dists_len+40(FP), SI
-	XORQ DI, DI
+// func offerLongAVX2(pool *uint64, size int, ids []uint32, dists []float32, worst float32, most float32) (first int)
+// Requires: AVX, AVX2, BMI, CMOV
+TEXT ·offerLongAVX2(SB), NOSPLIT, $0-80
+	MOVQ  pool+0(FP), AX
+	MOVQ  ids_base+16(FP), DX
+	MOVQ  dists_base+40(FP), BX
+	MOVQ  dists_len+48(FP), SI
+	MOVQ  size+8(FP), DI
+	LEAQ  (AX)(DI*8), DI
+	MOVQ  DI, R8
+	VPXOR Y1, Y1, Y1
 
 group:
 	TESTQ      SI, SI
 	JE         done
-	MOVQ       $0x00000008, R9
-	CMPQ       SI, R9
+	MOVQ       $0x00000008, R10
+	CMPQ       SI, R10
 	JGE        eight
-	MOVQ       SI, R9
+	MOVQ       SI, R10
 	LEAQ       masks<>+32(SB), CX
-	MOVQ       R9, R8
-	NEGQ       R8
-	VMOVUPS    (CX)(R8*4), Y12
+	MOVQ       R10, R9
+	NEGQ       R9
+	VMOVUPS    (CX)(R9*4), Y12
 	VMASKMOVPS (BX), Y12, Y14
 	JMP        loaded
 
@@ -17696,357 +17696,102 @@ eight:
 loaded:
 	VPXOR        Y13, Y13, Y13
 	VMAXPS       Y14, Y13, Y14
-	VBROADCASTSS worst+56(FP), Y15
+	VBROADCASTSS worst+64(FP), Y15
 	VCMPPS       $0x11, Y15, Y14, Y13
-	VBROADCASTSS most+60(FP), Y15
+	VBROADCASTSS most+68(FP), Y15
 	VCMPPS       $0x12, Y15, Y14, Y15
 	VANDPS       Y15, Y13, Y13
-	VMOVMSKPS    Y13, R8
-	MOVL         $0x00000001, R10
-	MOVQ         R9, CX
-	SHLL         CL, R10
-	DECL         R10
-	ANDL         R10, R8
+	VMOVMSKPS    Y13, R9
+	MOVL         $0x00000001, R11
+	MOVQ         R10, CX
+	SHLL         CL, R11
+	DECL         R11
+	ANDL         R11, R9
 	JE           next_group
-	TESTQ        DI, DI
-	JNE          candidate
-	INCQ         DI
 
 candidate:
-	TZCNTL       R8, CX
-	LEAL         -1(R8), R11
-	ANDL         R11, R8
-	MOVL         (BX)(CX*4), R10
-	XORL         R11, R11
-	TESTL        R10, R10
-	CMOVLLT      R11, R10
-	SHLQ         $0x20, R10
-	MOVL         (DX)(CX*4), R11
-	ORQ          R10, R11
-	VMOVQ        R11, X8
+	TZCNTL       R9, CX
+	LEAL         -1(R9), R12
+	ANDL         R12, R9
+	MOVL         (BX)(CX*4), R11
+	XORL         R12, R12
+	TESTL        R11, R11
+	CMOVLLT      R12, R11
+	SHLQ         $0x20, R11
+	MOVL         (DX)(CX*4), R12
+	ORQ          R11, R12
+	VMOVQ        R12, X8
 	VPBROADCASTQ X8, Y8
-	MOVL         $0xffffffff, R11
-	ORQ          R11, R10
-	VMOVQ        R10, X9
+	MOVL         $0xffffffff, R12
+	ORQ          R12, R11
+	VMOVQ        R11, X9
 	VPBROADCASTQ X9, Y9
-	VMOVDQU      480(AX), Y1
-	VPERMQ       $0x93, Y1, Y10
-	VMOVDQU      448(AX), Y0
-	VPERMQ       $0x93, Y0, Y11
-	VPBLENDD     $0x03, Y11, Y10, Y10
-	VPCMPGTQ     Y9, Y1, Y12
-	VPCMPGTQ     Y9, Y10, Y13
-	VBLENDVPD    Y13, Y10, Y8, Y10
-	VBLENDVPD    Y12, Y10, Y1, Y1
-	VMOVDQU      Y1, 480(AX)
-	VMOVDQA      Y11, Y10
-	VMOVDQU      416(AX), Y1
-	VPERMQ       $0x93, Y1, Y11
+	MOVQ         DI, CX
+
+move:
+	SUBQ         $0x00000080, CX
+	VMOVDQU      96(CX), Y0
+	VPERMQ       $0x93, Y0, Y10
+	VPBROADCASTQ 88(CX), Y11
 	VPBLENDD     $0x03, Y11, Y10, Y10
 	VPCMPGTQ     Y9, Y0, Y12
 	VPCMPGTQ     Y9, Y10, Y13
 	VBLENDVPD    Y13, Y10, Y8, Y10
 	VBLENDVPD    Y12, Y10, Y0, Y0
-	VMOVDQU      Y0, 448(AX)
-	VMOVDQA      Y11, Y10
-	VMOVDQU      384(AX), Y0
-	VPERMQ       $0x93, Y0, Y11
-	VPBLENDD     $0x03, Y11, Y10, Y10
-	VPCMPGTQ     Y9, Y1, Y12
-	VPCMPGTQ     Y9, Y10, Y13
-	VBLENDVPD    Y13, Y10, Y8, Y10
-	VBLENDVPD    Y12, Y10, Y1, Y1
-	VMOVDQU      Y1, 416(AX)
-	VMOVDQA      Y11, Y10
-	VMOVDQU      352(AX), Y1
-	VPERMQ       $0x93, Y1, Y11
+	VMOVDQU      Y0, 96(CX)
+	VMOVDQU      64(CX), Y0
+	VPERMQ       $0x93, Y0, Y10
+	VPBROADCASTQ 56(CX), Y11
 	VPBLENDD     $0x03, Y11, Y10, Y10
 	VPCMPGTQ     Y9, Y0, Y12
 	VPCMPGTQ     Y9, Y10, Y13
 	VBLENDVPD    Y13, Y10, Y8, Y10
 	VBLENDVPD    Y12, Y10, Y0, Y0
-	VMOVDQU      Y0, 384(AX)
-	VMOVDQA      Y11, Y10
-	VMOVDQU      320(AX), Y0
-	VPERMQ       $0x93, Y0, Y11
-	VPBLENDD     $0x03, Y11, Y10, Y10
-	VPCMPGTQ     Y9, Y1, Y12
-	VPCMPGTQ     Y9, Y10, Y13
-	VBLENDVPD    Y13, Y10, Y8, Y10
-	VBLENDVPD    Y12, Y10, Y1, Y1
-	VMOVDQU      Y1, 352(AX)
-	VMOVDQA      Y11, Y10
-	VMOVDQU      288(AX), Y1
-	VPERMQ       $0x93, Y1, Y11
+	VMOVDQU      Y0, 64(CX)
+	VMOVDQU      32(CX), Y0
+	VPERMQ       $0x93, Y0, Y10
+	VPBROADCASTQ 24(CX), Y11
 	VPBLENDD     $0x03, Y11, Y10, Y10
 	VPCMPGTQ     Y9, Y0, Y12
 	VPCMPGTQ     Y9, Y10, Y13
 	VBLENDVPD    Y13, Y10, Y8, Y10
 	VBLENDVPD    Y12, Y10, Y0, Y0
-	VMOVDQU      Y0, 320(AX)
-	VMOVDQA      Y11, Y10
-	VMOVDQU      256(AX), Y0
-	VPERMQ       $0x93, Y0, Y11
-	VPBLENDD     $0x03, Y11, Y10, Y10
-	VPCMPGTQ     Y9, Y1, Y12
-	VPCMPGTQ     Y9, Y10, Y13
-	VBLENDVPD    Y13, Y10, Y8, Y10
-	VBLENDVPD    Y12, Y10, Y1, Y1
-	VMOVDQU      Y1, 288(AX)
-	VMOVDQA      Y11, Y10
-	VMOVDQU      224(AX), Y1
-	VPERMQ       $0x93, Y1, Y11
-	VPBLENDD     $0x03, Y11, Y10, Y10
-	VPCMPGTQ     Y9, Y0, Y12
-	VPCMPGTQ     Y9, Y10, Y13
-	VBLENDVPD    Y13, Y10, Y8, Y10
-	VBLENDVPD    Y12, Y10, Y0, Y0
-	VMOVDQU      Y0, 256(AX)
-	VMOVDQA      Y11, Y10
-	VMOVDQU      192(AX), Y0
-	VPERMQ       $0x93, Y0, Y11
-	VPBLENDD     $0x03, Y11, Y10, Y10
-	VPCMPGTQ     Y9, Y1, Y12
-	VPCMPGTQ     Y9, Y10, Y13
-	VBLENDVPD    Y13, Y10, Y8, Y10
-	VBLENDVPD    Y12, Y10, Y1, Y1
-	VMOVDQU      Y1, 224(AX)
-	VMOVDQA      Y11, Y10
-	VMOVDQU      160(AX), Y1
-	VPERMQ       $0x93, Y1, Y11
-	VPBLENDD     $0x03, Y11, Y10, Y10
-	VPCMPGTQ     Y9, Y0, Y12
-	VPCMPGTQ     Y9, Y10, Y13
-	VBLENDVPD    Y13, Y10, Y8, Y10
-	VBLENDVPD    Y12, Y10, Y0, Y0
-	VMOVDQU      Y0, 192(AX)
-	VMOVDQA      Y11, Y10
-	VMOVDQU      128(AX), Y0
-	VPERMQ       $0x93, Y0, Y11
-	VPBLENDD     $0x03, Y11, Y10, Y10
-	VPCMPGTQ     Y9, Y1, Y12
-	VPCMPGTQ     Y9, Y10, Y13
-	VBLENDVPD    Y13, Y10, Y8, Y10
-	VBLENDVPD    Y12, Y10, Y1, Y1
-	VMOVDQU      Y1, 160(AX)
-	VMOVDQA      Y11, Y10
-	VMOVDQU      96(AX), Y1
-	VPERMQ       $0x93, Y1, Y11
-	VPBLENDD     $0x03, Y11, Y10, Y10
-	VPCMPGTQ     Y9, Y0, Y12
-	VPCMPGTQ     Y9, Y10, Y13
-	VBLENDVPD    Y13, Y10, Y8, Y10
-	VBLENDVPD    Y12, Y10, Y0, Y0
-	VMOVDQU      Y0, 128(AX)
-	VMOVDQA      Y11, Y10
-	VMOVDQU      64(AX), Y0
-	VPERMQ       $0x93, Y0, Y11
-	VPBLENDD     $0x03, Y11, Y10, Y10
-	VPCMPGTQ     Y9, Y1, Y12
-	VPCMPGTQ     Y9, Y10, Y13
-	VBLENDVPD    Y13, Y10, Y8, Y10
-	VBLENDVPD    Y12, Y10, Y1, Y1
-	VMOVDQU      Y1, 96(AX)
-	VMOVDQA      Y11, Y10
-	VMOVDQU      32(AX), Y1
-	VPERMQ       $0x93, Y1, Y11
-	VPBLENDD     $0x03, Y11, Y10, Y10
-	VPCMPGTQ     Y9, Y0, Y12
-	VPCMPGTQ     Y9, Y10, Y13
-	VBLENDVPD    Y13, Y10, Y8, Y10
-	VBLENDVPD    Y12, Y10, Y0, Y0
-	VMOVDQU      Y0, 64(AX)
-	VMOVDQA      Y11, Y10
-	VMOVDQU      (AX), Y0
-	VPERMQ       $0x93, Y0, Y11
-	VPBLENDD     $0x03, Y11, Y10, Y10
-	VPCMPGTQ     Y9, Y1, Y12
-	VPCMPGTQ     Y9, Y10, Y13
-	VBLENDVPD    Y13, Y10, Y8, Y10
-	VBLENDVPD    Y12, Y10, Y1, Y1
-	VMOVDQU      Y1, 32(AX)
-	VMOVDQA      Y11, Y10
-	VPXOR        Y11, Y11, Y11
-	VPBLENDD     $0x03, Y11, Y10, Y10
-	VPCMPGTQ     Y9, Y0, Y12
-	VPCMPGTQ     Y9, Y10, Y13
-	VBLENDVPD    Y13, Y10, Y8, Y10
-	VBLENDVPD    Y12, Y10, Y0, Y0
-	VMOVDQU      Y0, (AX)
-	VMOVDQA      Y11, Y10
-	TESTL        R8, R8
-	JNE          candidate
+	VMOVDQU      Y0, 32(CX)
+	VMOVDQU      (CX), Y0
+	VPERMQ       $0x93, Y0, Y10
+	VMOVDQA      Y1, Y11
+	CMPQ         CX, AX
+	JE           nearest
+	VPBROADCASTQ -8(CX), Y11
+
+nearest:
+	VPBLENDD  $0x03, Y11, Y10, Y10
+	VPCMPGTQ  Y9, Y0, Y12
+	VPCMPGTQ  Y9, Y10, Y13
+	VBLENDVPD Y13, Y10, Y8, Y10
+	VBLENDVPD Y12, Y10, Y0, Y0
+	VMOVDQU   Y0, (CX)
+	CMPQ      CX, AX
+	JE        moved
+	VPTEST    Y12, Y12
+	JNE       move
+
+moved:
+	CMPQ    CX, R8
+	CMOVQCS CX, R8
+	TESTL   R9, R9
+	JNE     candidate
 
 next_group:
 	ADDQ $0x00000020, DX
 	ADDQ $0x00000020, BX
-	SUBQ R9, SI
+	SUBQ R10, SI
 	JMP  group
 
 done:
-	XORQ         CX, CX
-	XORQ         DX, DX
-	TESTQ        DI, DI
-	JE           out
-	MOVQ         $0x7f80000000000000, BX
-	VMOVQ        BX, X9
-	VPBROADCASTQ X9, Y9
-	XORQ         CX, CX
-	XORQ         DX, DX
-	VMOVDQU      480(AX), Y1
-	VPCMPGTQ     Y1, Y9, Y13
-	VPSLLQ       $0x20, Y1, Y12
-	VMOVMSKPD    Y13, BX
-	SHLQ         $0x04, CX
-	ORQ          BX, CX
-	VMOVMSKPD    Y12, BX
-	SHLQ         $0x04, DX
-	ORQ          BX, DX
-	VMOVDQU      448(AX), Y0
-	VPCMPGTQ     Y0, Y9, Y13
-	VPSLLQ       $0x20, Y0, Y12
-	VMOVMSKPD    Y13, BX
-	SHLQ         $0x04, CX
-	ORQ          BX, CX
-	VMOVMSKPD    Y12, BX
-	SHLQ         $0x04, DX
-	ORQ          BX, DX
-	VMOVDQU      416(AX), Y1
-	VPCMPGTQ     Y1, Y9, Y13
-	VPSLLQ       $0x20, Y1, Y12
-	VMOVMSKPD    Y13, BX
-	SHLQ         $0x04, CX
-	ORQ          BX, CX
-	VMOVMSKPD    Y12, BX
-	SHLQ         $0x04, DX
-	ORQ          BX, DX
-	VMOVDQU      384(AX), Y0
-	VPCMPGTQ     Y0, Y9, Y13
-	VPSLLQ       $0x20, Y0, Y12
-	VMOVMSKPD    Y13, BX
-	SHLQ         $0x04, CX
-	ORQ          BX, CX
-	VMOVMSKPD    Y12, BX
-	SHLQ         $0x04, DX
-	ORQ          BX, DX
-	VMOVDQU      352(AX), Y1
-	VPCMPGTQ     Y1, Y9, Y13
-	VPSLLQ       $0x20, Y1, Y12
-	VMOVMSKPD    Y13, BX
-	SHLQ         $0x04, CX
-	ORQ          BX, CX
-	VMOVMSKPD    Y12, BX
-	SHLQ         $0x04, DX
-	ORQ          BX, DX
-	VMOVDQU      320(AX), Y0
-	VPCMPGTQ     Y0, Y9, Y13
-	VPSLLQ       $0x20, Y0, Y12
-	VMOVMSKPD    Y13, BX
-	SHLQ         $0x04, CX
-	ORQ          BX, CX
-	VMOVMSKPD    Y12, BX
-	SHLQ         $0x04, DX
-	ORQ          BX, DX
-	VMOVDQU      288(AX), Y1
-	VPCMPGTQ     Y1, Y9, Y13
-	VPSLLQ       $0x20, Y1, Y12
-	VMOVMSKPD    Y13, BX
-	SHLQ         $0x04, CX
-	ORQ          BX, CX
-	VMOVMSKPD    Y12, BX
-	SHLQ         $0x04, DX
-	ORQ          BX, DX
-	VMOVDQU      256(AX), Y0
-	VPCMPGTQ     Y0, Y9, Y13
-	VPSLLQ       $0x20, Y0, Y12
-	VMOVMSKPD    Y13, BX
-	SHLQ         $0x04, CX
-	ORQ          BX, CX
-	VMOVMSKPD    Y12, BX
-	SHLQ         $0x04, DX
-	ORQ          BX, DX
-	VMOVDQU      224(AX), Y1
-	VPCMPGTQ     Y1, Y9, Y13
-	VPSLLQ       $0x20, Y1, Y12
-	VMOVMSKPD    Y13, BX
-	SHLQ         $0x04, CX
-	ORQ          BX, CX
-	VMOVMSKPD    Y12, BX
-	SHLQ         $0x04, DX
-	ORQ          BX, DX
-	VMOVDQU      192(AX), Y0
-	VPCMPGTQ     Y0, Y9, Y13
-	VPSLLQ       $0x20, Y0, Y12
-	VMOVMSKPD    Y13, BX
-	SHLQ         $0x04, CX
-	ORQ          BX, CX
-	VMOVMSKPD    Y12, BX
-	SHLQ         $0x04, DX
-	ORQ          BX, DX
-	VMOVDQU      160(AX), Y1
-	VPCMPGTQ     Y1, Y9, Y13
-	VPSLLQ       $0x20, Y1, Y12
-	VMOVMSKPD    Y13, BX
-	SHLQ         $0x04, CX
-	ORQ          BX, CX
-	VMOVMSKPD    Y12, BX
-	SHLQ         $0x04, DX
-	ORQ          BX, DX
-	VMOVDQU      128(AX), Y0
-	VPCMPGTQ     Y0, Y9, Y13
-	VPSLLQ       $0x20, Y0, Y12
-	VMOVMSKPD    Y13, BX
-	SHLQ         $0x04, CX
-	ORQ          BX, CX
-	VMOVMSKPD    Y12, BX
-	SHLQ         $0x04, DX
-	ORQ          BX, DX
-	VMOVDQU      96(AX), Y1
-	VPCMPGTQ     Y1, Y9, Y13
-	VPSLLQ       $0x20, Y1, Y12
-	VMOVMSKPD    Y13, BX
-	SHLQ         $0x04, CX
-	ORQ          BX, CX
-	VMOVMSKPD    Y12, BX
-	SHLQ         $0x04, DX
-	ORQ          BX, DX
-	VMOVDQU      64(AX), Y0
-	VPCMPGTQ     Y0, Y9, Y13
-	VPSLLQ       $0x20, Y0, Y12
-	VMOVMSKPD    Y13, BX
-	SHLQ         $0x04, CX
-	ORQ          BX, CX
-	VMOVMSKPD    Y12, BX
-	SHLQ         $0x04, DX
-	ORQ          BX, DX
-	VMOVDQU      32(AX), Y1
-	VPCMPGTQ     Y1, Y9, Y13
-	VPSLLQ       $0x20, Y1, Y12
-	VMOVMSKPD    Y13, BX
-	SHLQ         $0x04, CX
-	ORQ          BX, CX
-	VMOVMSKPD    Y12, BX
-	SHLQ         $0x04, DX
-	ORQ          BX, DX
-	VMOVDQU      (AX), Y0
-	VPCMPGTQ     Y0, Y9, Y13
-	VPSLLQ       $0x20, Y0, Y12
-	VMOVMSKPD    Y13, AX
-	SHLQ         $0x04, CX
-	ORQ          AX, CX
-	VMOVMSKPD    Y12, AX
-	SHLQ         $0x04, DX
-	ORQ          AX, DX
-	POPCNTQ      CX, CX
-	NOTQ         DX
-	MOVQ         $0x00000040, BX
-	TZCNTQ       DX, DX
-	CMPQ         DX, BX
-	CMOVQGT      BX, DX
-
-out:
-	MOVQ CX, rows+64(FP)
-	MOVQ DX, unmarked+72(FP)
+	SUBQ AX, R8
+	SHRQ $0x03, R8
+	MOVQ R8, first+72(FP)
 	VZEROUPPER
 	RET
 

@@ -3,6 +3,7 @@
 package simd
 
 import (
+	"math"
 	"runtime"
 	"unsafe"
 
@@ -389,7 +390,11 @@ func loadPoint(dst, record []uint8) {
 	}
 }
 
-// Each kernel takes pools of one length, and keeps all but 64 rows with AVX2 in registers.
+// longestMoved is the greatest limit for which it is faster to move the farther rows of a pool for
+// each row offered than to look for the places of several first.
+const longestMoved = 192
+
+// Each kernel but offerLong takes pools of one length, and keeps the rows in registers.
 func offer(pool []Neighbour, limit, next int, ids []uint32, dists []float32, most float32) (rows, unmarked int) {
 	words := (*uint64)(unsafe.Pointer(&pool[0]))
 	switch worst := pool[limit-1].Dist; {
@@ -403,8 +408,18 @@ func offer(pool []Neighbour, limit, next int, ids []uint32, dists []float32, mos
 		rows, unmarked = offer192AVX512(words, ids, dists, worst, most)
 	case active == avx2 && len(pool) == 32:
 		rows, unmarked = offer32AVX2(words, ids, dists, worst, most)
-	case active == avx2 && len(pool) == 64:
-		rows, unmarked = offer64AVX2(words, ids, dists, worst, most)
+	case active == avx2 && limit <= longestMoved && (limit+15)&^15 <= len(pool):
+		size := (limit + 15) &^ 15
+		first := offerLongAVX2(words, size, ids, dists, worst, most)
+		if first == size {
+			return 0, 0
+		}
+		if rows = limit; pool[limit-1] == Vacant {
+			rows = behind(pool[:limit], math.MaxFloat32)
+		}
+		for unmarked = min(next, first); unmarked < limit && pool[unmarked].ID >= Marked; {
+			unmarked++
+		}
 	default:
 		return offerGeneric(pool, limit, next, ids, dists, most)
 	}

@@ -47,8 +47,8 @@ func main() {
 		offer(size)
 	}
 	gatherL2(avx2, false, true)
-	offerAVX2(32)
-	offerAVX2(64)
+	offerShort()
+	offerLong()
 	dotSquare64()
 	prefetch()
 	hadamard()

@@ -128,29 +128,17 @@ func offer(size int) {
 	end()
 }
 
-// offerAVX2 generates the kernel of Offer for AVX2 and pools of size rows. It keeps 32 rows in
-// registers, four in each; of more it loads and stores each register for every row offered.
-func offerAVX2(size int) {
-	begin(avx2, fmt.Sprintf("offer%d", size), "func(pool *uint64, ids []uint32, dists []float32, worst, most float32) (rows, unmarked int)",
-		fmt.Sprintf("is the kernel of Offer for AVX2 and pools of %d rows. The result may be beyond the limit.", size))
-	pool, ids, dists, n := gp(Param("pool")), gp(Param("ids").Base()), gp(Param("dists").Base()), gp(Param("dists").Len())
-	vecs := size / 4
-	const fresh, bound, moved, before, farther, keep, dist, limit = 8, 9, 10, 11, 12, 13, 14, 15
-	at := func(i int) Mem { return Mem{Base: pool, Disp: 32 * i} }
-	held := vecs <= 8
-	row := func(i int) VecPhysical { // a register of rows
-		if held {
-			return ymm[i]
-		}
-		return ymm[i%2]
-	}
-	taken, bits, group := GP64(), GP64(), GP64()
-	XORQ(taken, taken)
+// Vector registers of the kernels for AVX2. Eight more hold rows.
+const (
+	fresh, bound  = 8, 9   // the row offered, and all ones below its distance
+	moved, before = 10, 11 // rows that have moved up, and those nearer than these
+	farther, keep = 12, 13 // masks of rows
+	dist, limit   = 14, 15
+)
 
-	Label("group")
-	TESTQ(n, n)
-	JE(LabelRef("done"))
-	// At most the next eight.
+// nearEight sets group to the number of rows offered next, of n and at most eight, and bits to the
+// set of those that are near enough. The zero flag says that there are none.
+func nearEight(dists, n, group, bits GPVirtual) {
 	MOVQ(U32(8), group)
 	CMPQ(n, group)
 	JGE(LabelRef("eight"))
@@ -175,17 +163,10 @@ func offerAVX2(size int) {
 	SHLL(CL, one)
 	DECL(one)
 	ANDL(one, bits.As32())
-	JE(LabelRef("next_group"))
-	TESTQ(taken, taken)
-	JNE(LabelRef("candidate"))
-	INCQ(taken)
-	if held {
-		for i := range vecs {
-			VMOVDQU(at(i), row(i))
-		}
-	}
+}
 
-	Label("candidate")
+// nextOffered removes a row from bits, and sets the registers fresh and bound to it.
+func nextOffered(ids, dists, bits GPVirtual) {
 	first, key, id, none := GP64(), GP64(), GP64(), GP32()
 	TZCNTL(bits.As32(), first.As32())
 	LEAL(Mem{Base: bits, Disp: -1}, id.As32())
@@ -203,28 +184,46 @@ func offerAVX2(size int) {
 	ORQ(id, key)
 	VMOVQ(key, ymm[bound].AsX())
 	VPBROADCASTQ(ymm[bound].AsX(), ymm[bound])
-	// From the farthest to the nearest: rows that are farther move up by one place.
-	if !held {
-		VMOVDQU(at(vecs-1), row(vecs-1))
+}
+
+// offerShort generates the kernel of Offer for AVX2 and pools of 32 rows, which it keeps in registers,
+// four in each.
+func offerShort() {
+	begin(avx2, "offer32", "func(pool *uint64, ids []uint32, dists []float32, worst, most float32) (rows, unmarked int)",
+		"is the kernel of Offer for AVX2 and pools of 32 rows. The result may be beyond the limit.")
+	pool, ids, dists, n := gp(Param("pool")), gp(Param("ids").Base()), gp(Param("dists").Base()), gp(Param("dists").Len())
+	const size, vecs = 32, 8
+	at := func(i int) Mem { return Mem{Base: pool, Disp: 32 * i} }
+	taken, bits, group := GP64(), GP64(), GP64()
+	XORQ(taken, taken)
+
+	Label("group")
+	TESTQ(n, n)
+	JE(LabelRef("done"))
+	nearEight(dists, n, group, bits)
+	JE(LabelRef("next_group"))
+	TESTQ(taken, taken)
+	JNE(LabelRef("candidate"))
+	INCQ(taken)
+	for i := range vecs {
+		VMOVDQU(at(i), ymm[i])
 	}
-	VPERMQ(U8(0x93), row(vecs-1), ymm[moved])
+
+	Label("candidate")
+	nextOffered(ids, dists, bits)
+	// From the farthest to the nearest: rows that are farther move up by one place.
+	VPERMQ(U8(0x93), ymm[vecs-1], ymm[moved])
 	for i := vecs - 1; i >= 0; i-- {
 		if i > 0 {
-			if !held {
-				VMOVDQU(at(i-1), row(i-1))
-			}
-			VPERMQ(U8(0x93), row(i-1), ymm[before])
+			VPERMQ(U8(0x93), ymm[i-1], ymm[before])
 		} else {
 			VPXOR(ymm[before], ymm[before], ymm[before])
 		}
 		VPBLENDD(U8(3), ymm[before], ymm[moved], ymm[moved])
-		VPCMPGTQ(ymm[bound], row(i), ymm[farther])
+		VPCMPGTQ(ymm[bound], ymm[i], ymm[farther])
 		VPCMPGTQ(ymm[bound], ymm[moved], ymm[keep])
 		VBLENDVPD(ymm[keep], ymm[moved], ymm[fresh], ymm[moved])
-		VBLENDVPD(ymm[farther], ymm[moved], row(i), row(i))
-		if !held {
-			VMOVDQU(row(i), at(i))
-		}
+		VBLENDVPD(ymm[farther], ymm[moved], ymm[i], ymm[i])
 		VMOVDQA(ymm[before], ymm[moved])
 	}
 	TESTL(bits.As32(), bits.As32())
@@ -249,13 +248,9 @@ func offerAVX2(size int) {
 	XORQ(near, near)
 	XORQ(marked, marked)
 	for i := vecs - 1; i >= 0; i-- {
-		if held {
-			VMOVDQU(row(i), at(i))
-		} else {
-			VMOVDQU(at(i), row(i))
-		}
-		VPCMPGTQ(row(i), ymm[bound], ymm[keep])
-		VPSLLQ(U8(32), row(i), ymm[farther])
+		VMOVDQU(ymm[i], at(i))
+		VPCMPGTQ(ymm[i], ymm[bound], ymm[keep])
+		VPSLLQ(U8(32), ymm[i], ymm[farther])
 		for j, w := range []GPVirtual{near, marked} {
 			part := GP32()
 			VMOVMSKPD([]VecPhysical{ymm[keep], ymm[farther]}[j], part)
@@ -265,15 +260,74 @@ func offerAVX2(size int) {
 	}
 	POPCNTQ(near, rows)
 	NOTQ(marked)
-	if size < 64 {
-		BTSQ(U8(size), marked)
-	}
-	MOVQ(U32(uint32(size)), word)
+	BTSQ(U8(size), marked)
 	TZCNTQ(marked, next)
-	CMPQ(next, word)
-	CMOVQGT(word, next)
 	Label("out")
 	Store(rows, ReturnIndex(0))
 	Store(next, ReturnIndex(1))
+	end()
+}
+
+// offerLong generates the kernel of Offer for AVX2 and longer pools. For each row offered it moves the
+// farther ones, 16 at a time, and stops where none is farther.
+func offerLong() {
+	begin(avx2, "offerLong", "func(pool *uint64, size int, ids []uint32, dists []float32, worst, most float32) (first int)",
+		"is the kernel of Offer for AVX2 and pools of size rows, a multiple of 16. No row before the first one has changed, none at all if that is size.")
+	pool, ids, dists, n := gp(Param("pool")), gp(Param("ids").Base()), gp(Param("dists").Base()), gp(Param("dists").Len())
+	const row, zero, vecs = 0, 1, 4
+	back, first, bits, group := gp(Param("size")), GP64(), GP64(), GP64()
+	LEAQ(Mem{Base: pool, Index: back, Scale: 8}, back)
+	MOVQ(back, first)
+	VPXOR(ymm[zero], ymm[zero], ymm[zero])
+
+	Label("group")
+	TESTQ(n, n)
+	JE(LabelRef("done"))
+	nearEight(dists, n, group, bits)
+	JE(LabelRef("next_group"))
+	Label("candidate")
+	nextOffered(ids, dists, bits)
+	at := GP64()
+	MOVQ(back, at)
+	Label("move")
+	SUBQ(U32(32*vecs), at)
+	for i := vecs - 1; i >= 0; i-- {
+		VMOVDQU(Mem{Base: at, Disp: 32 * i}, ymm[row])
+		VPERMQ(U8(0x93), ymm[row], ymm[moved])
+		if i == 0 { // nothing is in front of the pool
+			VMOVDQA(ymm[zero], ymm[before])
+			CMPQ(at, pool)
+			JE(LabelRef("nearest"))
+		}
+		VPBROADCASTQ(Mem{Base: at, Disp: 32*i - 8}, ymm[before])
+		if i == 0 {
+			Label("nearest")
+		}
+		VPBLENDD(U8(3), ymm[before], ymm[moved], ymm[moved])
+		VPCMPGTQ(ymm[bound], ymm[row], ymm[farther])
+		VPCMPGTQ(ymm[bound], ymm[moved], ymm[keep])
+		VBLENDVPD(ymm[keep], ymm[moved], ymm[fresh], ymm[moved])
+		VBLENDVPD(ymm[farther], ymm[moved], ymm[row], ymm[row])
+		VMOVDQU(ymm[row], Mem{Base: at, Disp: 32 * i})
+	}
+	CMPQ(at, pool)
+	JE(LabelRef("moved"))
+	VPTEST(ymm[farther], ymm[farther])
+	JNE(LabelRef("move"))
+	Label("moved")
+	CMPQ(at, first)
+	CMOVQCS(at, first)
+	TESTL(bits.As32(), bits.As32())
+	JNE(LabelRef("candidate"))
+	Label("next_group")
+	ADDQ(U32(32), ids)
+	ADDQ(U32(32), dists)
+	SUBQ(group, n)
+	JMP(LabelRef("group"))
+
+	Label("done")
+	SUBQ(pool, first)
+	SHRQ(U8(3), first)
+	Store(first, ReturnIndex(0))
 	end()
 }
