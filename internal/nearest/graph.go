@@ -25,6 +25,16 @@ type graphPlan struct {
 // usesGraph reports whether a probe searches the graph of a part.
 func (p *Probe) usesGraph(part int) bool { return p.Parts[part].plan.graph != nil }
 
+// GraphPlan returns how a probe searches the graph of a part, and its expected cost, in the unit of
+// codes.RowPrice; false if it does not.
+func (s *Search) GraphPlan(p *Probe, part int) (setting graph.Setting, cost float64, ok bool) {
+	if !p.usesGraph(part) {
+		return graph.Setting{}, 0, false
+	}
+	w := p.Parts[part].plan
+	return w.setting, s.graphCost(p, part, w), true
+}
+
 // planGraphs chooses the parts whose graph a probe searches: where that costs less than an exact
 // answer, and more rows match than are needed.
 func (s *Search) planGraphs(p *Probe) {
