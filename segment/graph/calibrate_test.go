@@ -62,7 +62,7 @@ func TestPlanned(t *testing.T) {
 	for _, set := range []struct {
 		dim, rows int
 		metrics   []fileformat.Metric
-	}{{50, 1500, metrics}, {quickDim, 3000, []fileformat.Metric{fileformat.L2}}} {
+	}{{50, 1500, []fileformat.Metric{fileformat.Cosine, fileformat.Dot}}, {quickDim, 3000, []fileformat.Metric{fileformat.L2}}} {
 		dim, rows := set.dim, set.rows
 		for _, m := range set.metrics {
 			t.Run(fmt.Sprintf("dim=%d/metric=%d", dim, m), func(t *testing.T) {

@@ -57,7 +57,7 @@ func TestChurn(t *testing.T) {
 			g = d.graph(t, fileformat.Cosine, Options{layout: layout, Seed: uint64(round), Base: g, Rows: rows, quiet: true})
 		}
 		ef := map[int]int{24: 15, 160: 20, quickDim: 40}[dim]
-		got, fresh := recall(t, g, d, queries, ef), recall(t, d.graph(t, fileformat.Cosine, Options{layout: layout}), d, queries, ef)
+		got, fresh := recall(t, g, d, queries, ef), recall(t, d.graph(t, fileformat.Cosine, Options{layout: layout, quiet: true}), d, queries, ef)
 		t.Logf("%+v: recall %.4f after %d rounds, %.4f of a fresh graph", w, got, *rounds, fresh)
 		if got < fresh-0.005 {
 			t.Errorf("%+v: recall %.4f after %d rounds, %.4f of a fresh graph", w, got, *rounds, fresh)

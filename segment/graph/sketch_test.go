@@ -100,7 +100,7 @@ func TestScanSetting(t *testing.T) {
 		layout    uint32
 		dim, rows int
 		metrics   []fileformat.Metric
-	}{{plain, 160, 12_000, metrics}, {quick, quickDim, 6000, []fileformat.Metric{fileformat.L2}}} {
+	}{{plain, 160, 12_000, []fileformat.Metric{fileformat.Cosine, fileformat.Dot}}, {quick, quickDim, 6000, []fileformat.Metric{fileformat.L2}}} {
 		layout, rows := set.layout, set.rows
 		for _, m := range set.metrics {
 			d, queries := make1("clusters", set.dim, rows, 60)
@@ -118,6 +118,26 @@ func TestScanSetting(t *testing.T) {
 				near[i] = nearestByCodes(g.Query(queries[i]), 300, none, nil)
 			}
 			r := rand.New(rand.NewPCG(7, uint64(m)))
+			type question struct {
+				allowed bitset.Set
+				truth   []Hit
+			}
+			shares := []float64{0.9, 0.4, 0.05}
+			asked := make([][]question, len(shares)) // of every query
+			for at, share := range shares {
+				for i, vec := range queries {
+					allowed := bitset.New(rows)
+					for row := range rows {
+						if r.Float64() < share {
+							allowed.Set(row)
+						}
+					}
+					for _, row := range near[i] {
+						allowed.Clear(int(row))
+					}
+					asked[at] = append(asked[at], question{allowed, exact(m, d, vec, k, allowed)})
+				}
+			}
 			var buf Buffer
 			for _, recall := range []float64{0.8, 0.9, 0.95, 0.99} {
 				s, ok := g.ScanSetting(recall, k)
@@ -127,28 +147,19 @@ func TestScanSetting(t *testing.T) {
 					}
 					continue
 				}
-				for _, share := range []float64{0.9, 0.4, 0.05} {
+				for at, share := range shares {
 					found, all := 0, 0
 					for i, vec := range queries {
-						allowed := bitset.New(rows)
-						for row := range rows {
-							if r.Float64() < share {
-								allowed.Set(row)
-							}
-						}
-						for _, row := range near[i] {
-							allowed.Clear(int(row))
-						}
-						q := g.Query(vec)
-						q.Guard(k, s, allowed.Count())
-						hits, _, err := q.Search(k, s, allowed, d.scorer(m, vec), &buf)
+						q, about := g.Query(vec), asked[at][i]
+						q.Guard(k, s, about.allowed.Count())
+						hits, _, err := q.Search(k, s, about.allowed, d.scorer(m, vec), &buf)
 						if errors.Is(err, ErrBeyondHorizon) || errors.Is(err, ErrFar) { // the caller scans
 							continue
 						}
 						if err != nil {
 							t.Fatal(err)
 						}
-						found, all = found+common(hits, exact(m, d, vec, k, allowed)), all+k
+						found, all = found+common(hits, about.truth), all+k
 					}
 					deviation := math.Sqrt(recall * (1 - recall) / float64(all))
 					if got := float64(found) / float64(all); all < len(queries)*k/3 || got < recall-2*deviation {

@@ -259,7 +259,7 @@ func TestOddComponents(t *testing.T) {
 			for row := 0; row < 300; row += 50 { // some of them are trials
 				d.vecs[row*d.dim+3] = odd
 			}
-			d.graph(t, m, Options{})
+			d.graph(t, m, Options{Trials: 40})
 		}
 	}
 }
@@ -276,7 +276,7 @@ func TestFewRows(t *testing.T) {
 				if equal {
 					copy(d.vecs, slices.Repeat(d.row(0), n))
 				}
-				g := d.graph(t, m, Options{Planned: true})
+				g := d.graph(t, m, Options{Planned: true, Trials: 20})
 				if err := g.Compare(t.Context(), d.source); err != nil {
 					t.Errorf("%v, %d rows, equal %v: %v", m, n, equal, err)
 				}

@@ -29,7 +29,7 @@ func TestYield(t *testing.T) {
 		}
 		return b
 	}
-	want := build(Options{Workers: 1})
+	want := build(Options{Workers: 1, Trials: 20})
 	var yields, asked atomic.Int64
 	yield := func() { yields.Add(1) }
 	for what, alone := range map[string]func() bool{
@@ -37,7 +37,7 @@ func TestYield(t *testing.T) {
 		"always alone": func() bool { return true },
 		"now and then": func() bool { return asked.Add(1)%3 == 0 },
 	} {
-		if yields.Store(0); !bytes.Equal(build(Options{Workers: 3, Yield: yield, Alone: alone}), want) {
+		if yields.Store(0); !bytes.Equal(build(Options{Workers: 3, Trials: 20, Yield: yield, Alone: alone}), want) {
 			t.Errorf("%s: another graph", what)
 		}
 		if yields.Load() == 0 {
