@@ -24,7 +24,6 @@ func startChange(t *testing.T, set promiseSet, rows [][]float32, kinds []promise
 	c := &changeTest{promiseSet: set, vdb: open(t, t.TempDir(), &opts), kinds: kinds}
 	c.c = collection(t, c.vdb, "c", Schema{Dim: len(rows[0]), Metric: set.metric})
 	c.add(t, rows)
-	c.compact(t)
 	return c
 }
 
@@ -52,6 +51,15 @@ func (c *changeTest) compact(t *testing.T) {
 	if err := c.vdb.Compact(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// compactBriefly compacts with a short calibration: only the next graph is measured.
+func (c *changeTest) compactBriefly(t *testing.T) {
+	t.Helper()
+	trials := &c.vdb.engine.Opts.Trials
+	defer func(n int) { *trials = n }(*trials)
+	*trials = walking.trials
+	c.compact(t)
 }
 
 func (c *changeTest) remove(t *testing.T, ids []string) {
@@ -133,6 +141,7 @@ func deleteMost(t *testing.T, set promiseSet, kinds []promiseQueries, measure fu
 	for i, ranks := range [][]int{random, near} {
 		name := []string{"60 % deleted at random", "60 % deleted, the nearest to one"}[i]
 		c := startChange(t, set, set.rows, kinds)
+		c.compact(t)
 		var gone []string
 		for row, rank := range ranks {
 			if rank < len(ranks)*6/10 {
@@ -150,6 +159,7 @@ func deleteMost(t *testing.T, set promiseSet, kinds []promiseQueries, measure fu
 // deleteFew deletes so few rows that searches pass over them.
 func deleteFew(t *testing.T, set promiseSet, kinds []promiseQueries, measure func(c *changeTest, name string)) {
 	c := startChange(t, set, set.rows, kinds)
+	c.compact(t)
 	var gone []string
 	for row := 0; row < len(set.rows); row += 25 {
 		gone = append(gone, fmt.Sprint(row))
@@ -175,9 +185,10 @@ func addOtherSource(t *testing.T, set promiseSet, kinds []promiseQueries, measur
 		steps = 5
 	}
 	for chunk := range slices.Chunk(fresh[:half], (half+steps-1)/steps) {
+		c.compactBriefly(t)
 		c.add(t, chunk)
-		c.compact(t)
 	}
+	c.compact(t)
 	measure(c, "half of another source")
 	c.close(t)
 }
@@ -191,10 +202,11 @@ func mergeOften(t *testing.T, set promiseSet, kinds []promiseQueries, measure fu
 	case *promiseFull:
 		merges, n = 1000, min(1000, len(set.rows)/2)
 	case set.name != "4,000 words":
-		return // one set is enough: every merge calibrates
+		return // one set is enough
 	}
 	c, step := startChange(t, set, set.rows[:n], kinds), n/100
 	for i := range merges {
+		c.compactBriefly(t)
 		var old []string
 		for id := i * step; id < (i+1)*step; id++ {
 			old = append(old, fmt.Sprint(id))
@@ -202,8 +214,8 @@ func mergeOften(t *testing.T, set promiseSet, kinds []promiseQueries, measure fu
 		at := (n + i*step) % (len(set.rows) - step)
 		c.add(t, set.rows[at:][:step])
 		c.remove(t, old)
-		c.compact(t)
 	}
+	c.compact(t)
 	measure(c, fmt.Sprintf("%d merges of %d rows", merges, n))
 	c.close(t)
 }
