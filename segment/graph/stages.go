@@ -158,8 +158,8 @@ func (p *pair) level(within, spread float32) level {
 }
 
 // pairs returns the searches of two stages that levels of one can make, with this one first. The
-// second is one of the scans of sketches. Without any, it is a wider walk, or, in graphs without
-// sketches, a scan of the rows, which costs as much as so many expansions.
+// second is one of the scans of sketches. In graphs without sketches it is a wider walk, or a scan
+// of the rows, which costs as much as so many expansions.
 func (b *builder) pairs(first *level, some []level, sketches []sketchScan, scan float32) (all []*pair) {
 	for i := range sketches {
 		all = append(all, &pair{first: first, sketches: &sketches[i]})
@@ -172,10 +172,7 @@ func (b *builder) pairs(first *level, some []level, sketches []sketchScan, scan 
 			all = append(all, &pair{first: first, second: second, again: b.Quick()})
 		}
 	}
-	if !b.head.sketched {
-		all = append(all, &pair{first: first, scan: scan})
-	}
-	return all
+	return append(all, &pair{first: first, scan: scan})
 }
 
 // scanNodes returns how many expansions cost as much as a scan for k rows.
@@ -297,22 +294,22 @@ func (b *builder) complete(trials []trial, l *level) {
 }
 
 // keep returns the levels to keep, cheapest first. Two stages are for recalls that one gives only
-// at the price of a scan. The second one is a scan of the sketches where queries like the rows take
-// no longer than with one stage, because it also finds rows that no walk meets, as those near the
-// other parent of a midpoint. It is a wider walk where that saves much of the work: see spares. For
-// few queries, levels of one stage have such a scan too: see watchSpread.
-// Searches under a filter use scans without a walk that decides.
+// at the price of a scan, and for those where queries like the rows take no longer than with one.
+// The second stage is a scan of the sketches, because that also finds rows that no walk meets, as
+// those near the other parent of a midpoint. A wider walk would often take less, but it stays in
+// one group of rows, and no kind of trials has all queries between groups. It is the second stage
+// only in graphs without sketches, where it saves much of the work: see spares. For few queries,
+// levels of one stage have a scan too: see watchSpread. Searches under a filter use scans without a
+// walk that decides.
 func (b *builder) keep(trials []trial, column int, tried []level) ([]level, error) {
 	chosen := b.pick(tried, finer)
 	if b.stages(column) {
-		var err error
-		sketches := b.sketchScans(trials, column)
-		if sketches != nil {
-			if chosen, err = b.extend(trials, column, chosen, tried, sketches, (*level).noDearer); err != nil {
-				return nil, err
-			}
+		sketches, better := b.sketchScans(trials, column), (*level).noDearer
+		if sketches == nil {
+			better = (*level).spares
 		}
-		if chosen, err = b.extend(trials, column, chosen, tried, nil, (*level).spares); err != nil {
+		var err error
+		if chosen, err = b.extend(trials, column, chosen, tried, sketches, better); err != nil {
 			return nil, err
 		}
 		if sketches != nil {

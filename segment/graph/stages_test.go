@@ -447,3 +447,47 @@ func TestBetweenSmallGroups(t *testing.T) {
 		t.Errorf("under a filter: %v, %v", one, ok)
 	}
 }
+
+// TestBetweenTemplates: sums of two templates get the recall asked for. Rows are small integers in
+// groups around templates. A wider walk as the second stage finds one of the groups: 0.72 where
+// 0.85 is asked. In graphs with sketches, a second stage scans these.
+func TestBetweenTemplates(t *testing.T) {
+	const dim, rows, kinds, k, recall = 100, 20_000, 80, 1, 0.85
+	r := rand.New(rand.NewPCG(2, dim))
+	var templates [kinds][]float32
+	shares, sum := [kinds]float64{}, 0.0 // up to a template
+	for i := range templates {
+		templates[i] = make([]float32, dim)
+		for j := range dim {
+			if r.IntN(10) == 0 {
+				templates[i][j] = 1
+			}
+		}
+		sum += 1 / float64(i+1)
+		shares[i] = sum
+	}
+	d := &data{dim: dim}
+	for range rows {
+		at, _ := slices.BinarySearch(shares[:], sum*r.Float64())
+		x := slices.Clone(templates[min(at, kinds-1)])
+		for range 3 {
+			x[r.IntN(dim)] += float32(r.IntN(2))
+		}
+		d.vecs = append(d.vecs, x...)
+	}
+	g := d.created(t, fileformat.L2, Options{Planned: true, layout: plain})
+	keepsRecall(t, g, d, fileformat.L2, k, recall, func() []float32 {
+		x := slices.Clone(templates[r.IntN(kinds)])
+		for j, v := range templates[r.IntN(kinds)] {
+			x[j] += v
+		}
+		return x
+	})
+	for c, levels := range g.levels {
+		for _, l := range levels {
+			if l.within > 0 && l.beyond.Deviations == 0 {
+				t.Errorf("%d results: %v", calibrated[c], l.setting(calibrated[c], 1))
+			}
+		}
+	}
+}
