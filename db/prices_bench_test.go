@@ -199,7 +199,7 @@ func timePlans(b *testing.B, c *Collection, base priceBase, kind promiseQueries,
 		query.Reset(g, vec)
 		query.Guard(k, setting, matched)
 		_, stats, err := query.Find(k, setting, allowed, &buf)
-		if errors.Is(err, graph.ErrFar) || errors.Is(err, graph.ErrBeyondHorizon) {
+		if errors.Is(err, graph.ErrFar) || errors.Is(err, graph.ErrBetween) || errors.Is(err, graph.ErrBeyondHorizon) {
 			gaveUp++
 		} else if err != nil {
 			b.Fatal(err)

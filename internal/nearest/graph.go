@@ -342,8 +342,8 @@ func (s *Search) searchGraph(ctx context.Context, j *graphJob, memory *graphScra
 		rows, stats, err = s.searchFiltered(j, memory, rows, stats)
 		plan = p.Parts[i].plan
 	}
-	if !plan.live && errors.Is(err, graph.ErrFar) {
-		rows, stats, err = s.searchLonger(j, memory, rows, stats)
+	if !plan.live && (errors.Is(err, graph.ErrFar) || errors.Is(err, graph.ErrBetween)) {
+		rows, stats, err = s.searchLonger(j, memory, rows, stats, err)
 	}
 	if err == nil && watch.Look && !watch.Cold {
 		err = plan.graph.VerifyOne()
@@ -365,6 +365,8 @@ func (s *Search) searchGraph(ctx context.Context, j *graphJob, memory *graphScra
 		why = fmt.Sprintf("the rows found are far from the query, and then %s promises no recall", plan.name())
 	case errors.Is(err, graph.ErrFar):
 		why = fmt.Sprintf("the rows near the query do not match, and then %s promises no recall", plan.name())
+	case errors.Is(err, graph.ErrBetween):
+		why = fmt.Sprintf("the rows found lie close together, and then %s promises no recall", plan.name())
 	case errors.Is(err, fileformat.ErrDamaged):
 		part.Segment.DistrustGraph(plan.graph, err)
 		why = "the graph is damaged"
@@ -415,19 +417,22 @@ func (s *Search) searchFiltered(
 	return rows, all, err
 }
 
-// searchLonger searches again, for more rows or by a scan of sketches, after a search that found
-// that the rows near the query do not match: its promise does not hold. rows and stats are of that
-// search, and stay if another one would cost more than a scan of the part.
+// searchLonger searches again after a search whose promise does not hold. Where the cause is that
+// the rows near the query do not match, that is for more rows, or by a scan of sketches. Where the
+// rows found lie close together, only a scan helps. rows and stats are of the first search. They
+// stay if the other one would cost more than a scan of the part.
 func (s *Search) searchLonger(
-	j *graphJob, memory *graphScratch, rows []uint32, stats graph.Stats,
+	j *graphJob, memory *graphScratch, rows []uint32, stats graph.Stats, cause error,
 ) ([]uint32, graph.Stats, error) {
 	p, i := j.probe, j.part
 	plan, part := p.Parts[i].plan, s.View.Parts[i]
 	if plan.setting.Scans() { // which has looked for more rows itself
-		return rows, stats, graph.ErrFar
+		return rows, stats, cause
 	}
-	more, setting, ok := plan.graph.Longer(plan.recall, p.Need, stats)
-	longer := graphPlan{graph: plan.graph, setting: setting, recall: plan.recall}
+	longer, more, ok := graphPlan{graph: plan.graph, recall: plan.recall}, 0, false
+	if errors.Is(cause, graph.ErrFar) {
+		more, longer.setting, ok = plan.graph.Longer(plan.recall, p.Need, stats)
+	}
 	if scan, found := s.cheaperScan(p, i, longer, p.Need, ok); found {
 		longer, more, ok = scan, p.Need, true
 	}
@@ -435,7 +440,7 @@ func (s *Search) searchLonger(
 		longer.setting = longer.setting.Times(raise)
 	}
 	if !ok || s.graphCost(p, i, longer) > s.ScanCost(p, i) && !s.GraphAlways {
-		return rows, stats, graph.ErrFar
+		return rows, stats, cause
 	}
 	rows, all, err := s.find(j, memory, more, longer)
 	all.Estimated += stats.Estimated

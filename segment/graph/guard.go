@@ -30,6 +30,11 @@ type guard struct {
 // filter can pass over.
 var ErrFar = errors.New("the rows near the query are not allowed")
 
+// ErrBetween is returned under a filter where the recall of the setting does not hold, because the
+// rows found lie closer together than in nearly all searches: the query may lie between groups of
+// rows, and a walk finds only one of them.
+var ErrBetween = errors.New("the rows found lie close together")
+
 // ErrBeyondHorizon is returned where the recall of the setting does not hold, because the query is
 // farther from the rows than any in the calibration, or nearer to zero.
 var ErrBeyondHorizon = errors.New("the query is beyond the horizon of the calibration")

@@ -95,9 +95,9 @@ func (s Setting) and(t Setting) Setting {
 	case t.Scans():
 		first, nodes = s.stage(), s.nodes+t.nodes
 	}
+	s.Spread = max(s.Spread, t.Spread)
 	if s.Within > 0 || t.Within > 0 {
 		s.Beyond = s.last().and(t.last()).after(first)
-		s.Spread = max(s.Spread, t.Spread)
 		if s.Within == 0 || t.Within > 0 && t.Within < s.Within {
 			s.Within = t.Within
 		}
@@ -179,7 +179,7 @@ func (g *Graph) settingOf(column int, recall float64, k int, single bool) (s Set
 		}
 		s := l.setting(k, times)
 		if single { // see atAnyDistance
-			s.Within, s.Spread, s.Beyond = 0, 0, Stage{}
+			s.Within, s.Beyond = 0, Stage{}
 		}
 		return s, true
 	}

@@ -239,7 +239,11 @@ func (q *Query) attempt(k int, s Setting, allowed bitset.Set, buf *Buffer) error
 	case s.Scans() || allowed != nil && s.Beyond.Deviations > 0:
 		return q.scanAll(k, s.Beyond.Deviations, allowed, buf)
 	case s.Within == 0:
-		return q.run(k, first, first, s.FewRatio, allowed, buf)
+		err := q.run(k, first, first, s.FewRatio, allowed, buf)
+		if err == nil && allowed != nil && s.Spread > 0 && q.spread(buf) < s.Spread {
+			err = ErrBetween
+		}
+		return err
 	case allowed != nil && s.Beyond.EF == 0:
 		return ErrBeyondHorizon
 	case allowed != nil:

@@ -29,7 +29,8 @@ type Setting struct {
 	// others. So do queries between two groups of rows, because a narrow search finds only one of
 	// the groups: the search also goes on if the spread of the rows found is below Spread. In
 	// graphs of the quick layout a wider beam begins again. Under a filter, Beyond is the whole
-	// search: see ScanSetting.
+	// search: see ScanSetting. Without Within, a search under a filter returns ErrBetween if the
+	// spread is below Spread.
 	Within float32
 	Spread float32
 	Beyond Stage

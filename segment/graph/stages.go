@@ -42,7 +42,7 @@ const (
 	walkThenScan = 2 * alwaysBeyond
 
 	// atAnyDistance is a value of Setting.Within: the spread alone decides. Such a level states the
-	// figures of its first stage, and that is the whole search under a filter.
+	// figures of its first stage, and that is the whole search under a filter: see ErrBetween.
 	atAnyDistance = math.MaxFloat32
 
 	watching = 0.02  // share by which watchSpread raises the expansions of queries like the rows, at most

@@ -423,14 +423,15 @@ func TestBetweenSmallGroups(t *testing.T) {
 		}
 	}
 	g := d.created(t, fileformat.Cosine, Options{Planned: true, layout: plain})
-	s := keepsRecall(t, g, d, fileformat.Cosine, k, recall, func() []float32 {
+	between := func() []float32 {
 		at := r.IntN(groups)
 		x, y := near(r, centres[at], 0.01), near(r, centres[(at+1+r.IntN(groups-1))%groups], 0.01)
 		for i := range x {
 			x[i] = (x[i] + y[i]) / 2
 		}
 		return x
-	})
+	}
+	s := keepsRecall(t, g, d, fileformat.Cosine, k, recall, between)
 	var buf Buffer
 	scans := 0
 	for _, vec := range like {
@@ -443,8 +444,46 @@ func TestBetweenSmallGroups(t *testing.T) {
 	if scans > len(like)/20 {
 		t.Errorf("%v: %d of %d searches like the rows scan sketches", s, scans, len(like))
 	}
-	if one, ok := g.Setting(recall, k, true); !ok || one.Within > 0 || one.Spread > 0 || one.Beyond != (Stage{}) {
-		t.Errorf("under a filter: %v, %v", one, ok)
+	one, ok := g.Setting(recall, k, true)
+	if !ok || one.Within > 0 || one.Spread != s.Spread || one.Beyond != (Stage{}) {
+		t.Fatalf("under a filter: %v, %v", one, ok)
+	}
+	allowed := bitset.New(d.rows())
+	for row := range d.rows() {
+		if r.IntN(2) == 0 {
+			allowed.Set(row)
+		}
+	}
+	walk := func(vec []float32) (found int, close bool) {
+		rows, _, err := g.Query(vec).Find(k, one, allowed, &buf)
+		if errors.Is(err, ErrBetween) {
+			return 0, true
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, h := range exact(fileformat.Cosine, d, vec, k, allowed) {
+			if slices.Contains(rows, uint32(h.Row)) {
+				found++
+			}
+		}
+		return found, false
+	}
+	found, kept, refused := 0, 0, 0
+	for range 100 {
+		if n, close := walk(between()); !close {
+			found, kept = found+n, kept+1
+		}
+	}
+	for _, vec := range like {
+		if _, close := walk(vec); close {
+			refused++
+		}
+	}
+	t.Logf("under a filter: %d of %d rows found in %d searches; %d of %d like the rows refused", found, kept*k, kept, refused, len(like))
+	if float64(found) < recall*float64(kept*k) || kept == 100 || refused > len(like)/20 {
+		t.Errorf("%v under a filter: %d of %d rows found in %d searches, %d of %d like the rows refused", one, found, kept*k,
+			kept, refused, len(like))
 	}
 }
 
