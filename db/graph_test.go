@@ -423,7 +423,7 @@ func TestGraphChurn(t *testing.T) {
 		rows, rounds = 5000, *churnRounds
 	}
 	ctx, r := t.Context(), rand.New(rand.NewPCG(31, 7))
-	opts := promising // it measures recall, of the last graphs
+	opts := promising // the recall of the last graphs is measured
 	opts.Recheck = Manual
 	dir := t.TempDir()
 	vdb := open(t, dir, &opts)

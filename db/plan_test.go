@@ -3,6 +3,7 @@ package db
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -156,6 +157,60 @@ func TestFilterScansSketches(t *testing.T) {
 	}
 	if !strings.HasPrefix(e.Plan[0].Reason, "a scan of sketches, ") || e.Result.Exact {
 		t.Errorf("with a threshold: %+v", e.Plan)
+	}
+}
+
+// Under a filter, what lies between two of a few small groups has the recall too: where a walk
+// finds one of them, a scan of the sketches or of the rows follows.
+func TestFilterBetweenGroups(t *testing.T) {
+	const rows, dim, groups, each, queries, k, recall = 20_000, 128, 6, 60, 60, 10, 0.9
+	opts := promising
+	opts.walkAlways = false
+	c := collection(t, open(t, t.TempDir(), &opts), "c", Schema{Dim: dim})
+	vecs := madeRows(rows, dim)
+	r := rand.New(rand.NewPCG(4, dim))
+	near := func(x []float32) []float32 {
+		y := slices.Clone(x)
+		for i := range y {
+			y[i] += 0.01 * float32(r.NormFloat64())
+		}
+		return y
+	}
+	for i := range groups * each {
+		vecs = append(vecs, near(vecs[i%groups]))
+	}
+	var docs []Document
+	for i, v := range vecs {
+		docs = append(docs, Document{ID: fmt.Sprint(i), Vector: v, Metadata: Metadata{"half": r.IntN(2)}})
+	}
+	upsert(t, c, docs...)
+	if err := c.db.Compact(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var tally nearest.Tally
+	scans := 0
+	for i := range queries {
+		x, y := near(vecs[i%groups]), near(vecs[(i+1+i/groups%(groups-1))%groups])
+		for j := range x {
+			x[j] = (x[j] + y[j]) / 2
+		}
+		q := Query{Near: Vector(x), K: k, Where: filter.Eq("half", 1), Accuracy: Exact, Select: IDsOnly}
+		truth := mustSearch(t, c, q).Hits
+		q.Accuracy = Recall(recall)
+		e, err := c.Explain(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tally.Add(hitsOf(truth, e.Result.Hits), len(truth))
+		if reason := e.Plan[0].Reason; !strings.Contains(reason, "(between groups: a scan)") {
+			t.Fatalf("query %d: %s", i, reason)
+		}
+		if e.Result.Considered >= rows {
+			scans++
+		}
+	}
+	if found := tally.Estimate(nearest.Usual); found.High < recall || scans < queries/10 {
+		t.Errorf("%.3f found, asked for %g, %d of %d by a scan", found.Recall, recall, scans, queries)
 	}
 }
 

@@ -180,7 +180,8 @@ func timePlans(b *testing.B, c *Collection, base priceBase, kind promiseQueries,
 	}
 	c.db.searcher.Nearest.GraphAlways = true
 	defer func() { c.db.searcher.Nearest.GraphAlways = false }()
-	// What the planner expects of every query, from one that the graph answers.
+	// The plan and its expected cost are the same for all queries. They are read from the first one
+	// that the graph answers.
 	var setting graph.Setting
 	var cost float64
 	ok := false
@@ -189,6 +190,7 @@ func timePlans(b *testing.B, c *Collection, base priceBase, kind promiseQueries,
 		setting, cost, ok = s.GraphPlan(s.Probes[0], 0)
 	}
 	if !ok {
+		b.Logf("%v %v %v %v: the graph answers no query", base, kind.name, recall, share)
 		return
 	}
 	// The work of a beam search, and whether it gave up and a scan followed.

@@ -160,10 +160,11 @@ func FuzzGraph(f *testing.F) {
 			odd.Set(i)
 		}
 		promised, _ := g.Setting(0.9, 10, false)
+		filtered, _ := g.Setting(0.9, 10, true)
 		var buf graph.Buffer
 		staged := graph.Setting{EF: 5, Within: 1, Beyond: graph.Stage{EF: 50, StopRatio: 1.5}}
 		sketched := graph.Setting{EF: 5, Within: 1e-9, Beyond: graph.Stage{Deviations: 2}}
-		for i, s := range []graph.Setting{{EF: 100}, promised, staged, sketched, {EF: 100}, promised, staged, sketched} {
+		for i, s := range []graph.Setting{{EF: 100}, promised, staged, sketched, {EF: 100}, promised, staged, sketched, filtered} {
 			allowed := bitset.Set(nil)
 			if i >= 4 {
 				allowed = odd

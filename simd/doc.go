@@ -85,6 +85,6 @@
 //
 // On a processor without AVX-512, the best of five runs (2026-11-29):
 //
-//	avx2           2.2   4.1   8.3    16    29     registers hold 32, up to 192 are moved in memory
+//	avx2           2.2   4.1   8.3    16    29     up to 32 are kept in registers, up to 192 moved in memory
 //	generic        2.8   9.6    19    23    30
 package simd

@@ -314,7 +314,7 @@ func gatherCachedL2AVX2(dst []float32, q []uint8, bias int32, mul float32, add f
 //go:noescape
 func offer32AVX2(pool *uint64, ids []uint32, dists []float32, worst float32, most float32) (rows int, unmarked int)
 
-// offerLongAVX2 is the kernel of Offer for AVX2 and pools of size rows, a multiple of 16. No row before the first one has changed, none at all if that is size.
+// offerLongAVX2 is the kernel of Offer for AVX2 and the first size slots of a pool; size is a multiple of 16. No slot before first has changed; first is size if no row was inserted.
 //
 //go:noescape
 func offerLongAVX2(pool *uint64, size int, ids []uint32, dists []float32, worst float32, most float32) (first int)

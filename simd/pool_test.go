@@ -12,9 +12,9 @@ import (
 func vacancies(n int) []Neighbour { return slices.Repeat([]Neighbour{Vacant}, n) }
 
 // testOffer offers rows to a pool, some at a time, and compares it with what sorting gives. bits
-// decides what is marked.
+// decides what is marked, and how long the pool is.
 func testOffer(t *testing.T, limit int, ids []uint32, dists []float32, most float32, bits uint32) {
-	pool, next := vacancies(PoolLen(limit)), 0
+	pool, next := vacancies([]int{PoolLen(limit), PoolLen(limit), limit, PoolLen(limit) + 40}[bits%4]), 0
 	var want []Neighbour
 	for lo, turn := 0, 0; lo < len(dists); turn++ {
 		hi := min(len(dists), lo+1+int(bits>>(turn%29)%40))

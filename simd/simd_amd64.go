@@ -390,8 +390,7 @@ func loadPoint(dst, record []uint8) {
 	}
 }
 
-// longestMoved is the greatest limit for which it is faster to move the farther rows of a pool for
-// each row offered than to look for the places of several first.
+// longestMoved is the greatest limit for which offerLong is faster than offerGeneric.
 const longestMoved = 192
 
 // Each kernel but offerLong takes pools of one length, and keeps the rows in registers.

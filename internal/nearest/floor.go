@@ -94,8 +94,9 @@ func (s *Search) raiseFloor(ctx context.Context, w floorWalk) error {
 	case errors.Is(err, fileformat.ErrDamaged):
 		part.Segment.DistrustGraph(w.plan.graph, err)
 		return nil
-	case err != nil && !errors.Is(err, graph.ErrFar) && !errors.Is(err, graph.ErrBeyondHorizon):
-		return err // those two say that there may be better rows, which a floor allows
+	case err != nil && !errors.Is(err, graph.ErrFar) && !errors.Is(err, graph.ErrBetween) &&
+		!errors.Is(err, graph.ErrBeyondHorizon):
+		return err // these say that there may be better rows, which a floor allows
 	}
 	if memory.scored, err = p.score(ctx, part, w.part, rows, memory.scored[:0]); err != nil {
 		return err

@@ -26,7 +26,7 @@ type graphPlan struct {
 func (p *Probe) usesGraph(part int) bool { return p.Parts[part].plan.graph != nil }
 
 // GraphPlan returns how a probe searches the graph of a part, and its expected cost, in the unit of
-// codes.RowPrice; false if it does not.
+// codes.RowPrice. ok is false if it does not, also after a search that ended as a scan.
 func (s *Search) GraphPlan(p *Probe, part int) (setting graph.Setting, cost float64, ok bool) {
 	if !p.usesGraph(part) {
 		return graph.Setting{}, 0, false
@@ -417,10 +417,10 @@ func (s *Search) searchFiltered(
 	return rows, all, err
 }
 
-// searchLonger searches again after a search whose promise does not hold. Where the cause is that
-// the rows near the query do not match, that is for more rows, or by a scan of sketches. Where the
-// rows found lie close together, only a scan helps. rows and stats are of the first search. They
-// stay if the other one would cost more than a scan of the part.
+// searchLonger searches again after a search whose promise does not hold. If the rows near the
+// query do not match, it searches for more rows or scans the sketches. If the rows found lie close
+// together, it scans the sketches. rows and stats are of the first search. They stay if the other
+// one would cost more than a scan of the part.
 func (s *Search) searchLonger(
 	j *graphJob, memory *graphScratch, rows []uint32, stats graph.Stats, cause error,
 ) ([]uint32, graph.Stats, error) {

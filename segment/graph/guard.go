@@ -30,9 +30,9 @@ type guard struct {
 // filter can pass over.
 var ErrFar = errors.New("the rows near the query are not allowed")
 
-// ErrBetween is returned under a filter where the recall of the setting does not hold, because the
-// rows found lie closer together than in nearly all searches: the query may lie between groups of
-// rows, and a walk finds only one of them.
+// ErrBetween is returned by a search of one stage where the recall of the setting does not hold,
+// because the rows found lie closer together than in nearly all searches: the query may lie between
+// groups of rows, and a walk finds only one of them. It needs no guard.
 var ErrBetween = errors.New("the rows found lie close together")
 
 // ErrBeyondHorizon is returned where the recall of the setting does not hold, because the query is
@@ -88,6 +88,7 @@ func (g *Graph) Longer(recall float64, k int, stats Stats) (more int, s Setting,
 		return 0, Setting{}, false
 	}
 	s, ok = g.Setting(recall, more, true)
+	s.Spread = 0 // which is of the rows nearest to a query, and these are not allowed
 	return more, s, ok
 }
 

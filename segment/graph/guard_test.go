@@ -53,6 +53,19 @@ func TestFar(t *testing.T) {
 					t.Fatalf("%+v: %v, %d hits, %+v", w, err, len(hits), stats)
 				}
 			}
+			// Of two reasons the filter is the one that tells how to go on.
+			close := s
+			close.Spread = math.MaxFloat32
+			for _, c := range []struct {
+				allowed bitset.Set
+				want    error
+			}{{nil, ErrBetween}, {half, ErrBetween}, {without(n / 10), ErrFar}} {
+				q := g.Query(vec)
+				q.Guard(k, close, max(c.allowed.Count(), 1))
+				if _, _, err := q.Search(k, close, c.allowed, score, &buf); !errors.Is(err, c.want) && !(c.want == ErrBetween && errors.Is(err, ErrFar)) {
+					t.Fatalf("%+v: %v, want %v", w, err, c.want)
+				}
+			}
 			q := g.Query(vec)
 			q.Guard(k, s, n)
 			if _, _, err := q.Search(k, s, half, score, &buf); err != nil {

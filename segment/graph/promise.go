@@ -181,6 +181,9 @@ func (g *Graph) settingOf(column int, recall float64, k int, single bool) (s Set
 		if single { // see atAnyDistance
 			s.Within, s.Beyond = 0, Stage{}
 		}
+		if times > 1 {
+			s.Spread = 0 // no scan could follow: see ScanSetting
+		}
 		return s, true
 	}
 	return Setting{}, false

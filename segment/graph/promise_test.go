@@ -130,8 +130,15 @@ func TestSetting(t *testing.T) {
 		s.String() != "ef 10, stop ratio 1.5 (between groups: a scan of sketches, 2 deviations)" {
 		t.Errorf("by the spread alone: %+v, %v: %[1]v", s, ok)
 	}
-	if s, ok := g.Setting(0.75, 10, true); s != st(10, 1.5, 18) || !ok {
-		t.Errorf("under a filter, by the spread alone: %+v, %v", s, ok)
+	want = st(10, 1.5, 18)
+	want.Spread = 0.5
+	s, ok := g.Setting(0.75, 10, true)
+	if s != want || !ok || s.String() != "ef 10, stop ratio 1.5 (between groups: a scan)" {
+		t.Errorf("under a filter, by the spread alone: %+v, %v: %[1]v", s, ok)
+	}
+	other := s
+	if other.Spread = 1; s.and(other).Spread != 1 || other.and(s).Spread != 1 {
+		t.Errorf("%+v and %+v: %+v", s, other, s.and(other))
 	}
 	g.levels[1][0] = staged
 	for i, levels := range g.levels {

@@ -190,6 +190,9 @@ func (q *Query) Find(k int, s Setting, allowed bitset.Set, buf *Buffer) (rows []
 	if err == nil && allowed != nil && !buf.scanned { // a scan leaves out no place
 		err = q.check(allowed, buf)
 	}
+	if err == nil && q.between(&s, buf) { // what check tells is more
+		err = ErrBetween
+	}
 	buf.ctx = nil // the memory of a search outlives its context
 	return buf.rows, buf.stats, err
 }
@@ -207,7 +210,7 @@ func (q *Query) FindLive(k int, s Setting, live bitset.Set, buf *Buffer) (rows [
 	if err == nil {
 		err = q.collect(k+buf.more, live, buf)
 	}
-	if err == nil && (len(buf.rows) < k || buf.excluded > k/tolerated) {
+	if err == nil && (len(buf.rows) < k || buf.excluded > k/tolerated || q.between(&s, buf)) {
 		err = ErrFar
 	}
 	if err == nil {
@@ -239,11 +242,7 @@ func (q *Query) attempt(k int, s Setting, allowed bitset.Set, buf *Buffer) error
 	case s.Scans() || allowed != nil && s.Beyond.Deviations > 0:
 		return q.scanAll(k, s.Beyond.Deviations, allowed, buf)
 	case s.Within == 0:
-		err := q.run(k, first, first, s.FewRatio, allowed, buf)
-		if err == nil && allowed != nil && s.Spread > 0 && q.spread(buf) < s.Spread {
-			err = ErrBetween
-		}
-		return err
+		return q.run(k, first, first, s.FewRatio, allowed, buf)
 	case allowed != nil && s.Beyond.EF == 0:
 		return ErrBeyondHorizon
 	case allowed != nil:

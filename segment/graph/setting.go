@@ -29,8 +29,8 @@ type Setting struct {
 	// others. So do queries between two groups of rows, because a narrow search finds only one of
 	// the groups: the search also goes on if the spread of the rows found is below Spread. In
 	// graphs of the quick layout a wider beam begins again. Under a filter, Beyond is the whole
-	// search: see ScanSetting. Without Within, a search under a filter returns ErrBetween if the
-	// spread is below Spread.
+	// search: see ScanSetting. If Within is 0, a search returns ErrBetween when the spread is below
+	// Spread.
 	Within float32
 	Spread float32
 	Beyond Stage
@@ -98,6 +98,8 @@ func (s Setting) String() string {
 	switch {
 	case s.FewRatio > 0:
 		return fmt.Sprintf("%v or %.4g of the 10th row", s.stage(), s.FewRatio)
+	case s.Within == 0 && s.Spread > 0:
+		return fmt.Sprintf("%v (between groups: a scan)", s.stage())
 	case s.Within == 0:
 		return s.stage().String()
 	case s.Scans():

@@ -10,16 +10,17 @@ import (
 )
 
 // A search of two stages begins with a narrow beam, which is enough for easy queries. For hard ones
-// it goes on with a wider beam, or scans the sketches of all rows, or an exact scan follows. Two
-// figures tell hard queries: the distance of the rows found, and their spread. Noise, sparse
-// vectors and outliers are far from all rows. A mean of two rows has neighbours near both, but a
-// narrow beam finds those near one, and these are much nearer to each other than to the query.
+// it goes on: with a scan of the sketches of all rows, or in graphs without sketches with a wider
+// beam or an exact scan. Two figures tell hard queries: the distance of the rows found, and their
+// spread. Noise, sparse vectors and outliers are far from all rows. A mean of two rows has
+// neighbours near both, but a narrow beam finds those near one, and these are much nearer to each
+// other than to the query.
 //
 // Some hard queries look easy by both. So the calibration measures the recall of every kind of
 // queries with both stages.
 //
-// In the quick layout the second stage begins again: a narrow beam refuses, by estimates, rows that
-// a wider one wants.
+// In the quick layout a wider beam begins again: a narrow one refuses, by estimates, rows that a
+// wider one wants.
 
 // Parameters of searches of two stages.
 const (
@@ -42,7 +43,7 @@ const (
 	walkThenScan = 2 * alwaysBeyond
 
 	// atAnyDistance is a value of Setting.Within: the spread alone decides. Such a level states the
-	// figures of its first stage, and that is the whole search under a filter: see ErrBetween.
+	// figures of its first stage. Under a filter that is the whole search: see ErrBetween.
 	atAnyDistance = math.MaxFloat32
 
 	watching = 0.02  // share by which watchSpread raises the expansions of queries like the rows, at most
@@ -86,6 +87,11 @@ func (q *Query) spread(buf *Buffer) float32 {
 func (q *Query) easy(s *Setting, buf *Buffer) bool {
 	dist, ok := q.found(buf).within(buf.rank)
 	return ok && dist <= s.Within && (s.Spread == 0 || q.spread(buf) >= s.Spread)
+}
+
+// between reports whether a search of one stage has found rows that lie too close together.
+func (q *Query) between(s *Setting, buf *Buffer) bool {
+	return s.Within == 0 && s.Spread > 0 && q.spread(buf) < s.Spread
 }
 
 // A sample is the outcome of a setting for a trial.
@@ -293,8 +299,8 @@ func (b *builder) complete(trials []trial, l *level) {
 	l.measured = measuredOf(&sums)
 }
 
-// keep returns the levels to keep, cheapest first. Two stages are for recalls that one gives only
-// at the price of a scan, and for those where queries like the rows take no longer than with one.
+// keep returns the levels to keep, cheapest first. Levels of two stages are kept for recalls that
+// one stage reaches only at the price of a scan, and where queries like the rows take no longer.
 // The second stage is a scan of the sketches, because that also finds rows that no walk meets, as
 // those near the other parent of a midpoint. A wider walk would often take less, but it stays in
 // one group of rows, and no kind of trials has all queries between groups. It is the second stage

@@ -128,7 +128,7 @@ func offer(size int) {
 	end()
 }
 
-// Vector registers of the kernels for AVX2. Eight more hold rows.
+// Vector registers of the kernels for AVX2. The others hold rows.
 const (
 	fresh, bound  = 8, 9   // the row offered, and all ones below its distance
 	moved, before = 10, 11 // rows that have moved up, and those nearer than these
@@ -272,7 +272,7 @@ func offerShort() {
 // farther ones, 16 at a time, and stops where none is farther.
 func offerLong() {
 	begin(avx2, "offerLong", "func(pool *uint64, size int, ids []uint32, dists []float32, worst, most float32) (first int)",
-		"is the kernel of Offer for AVX2 and pools of size rows, a multiple of 16. No row before the first one has changed, none at all if that is size.")
+		"is the kernel of Offer for AVX2 and the first size slots of a pool; size is a multiple of 16. No slot before first has changed; first is size if no row was inserted.")
 	pool, ids, dists, n := gp(Param("pool")), gp(Param("ids").Base()), gp(Param("dists").Base()), gp(Param("dists").Len())
 	const row, zero, vecs = 0, 1, 4
 	back, first, bits, group := gp(Param("size")), GP64(), GP64(), GP64()
