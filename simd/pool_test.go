@@ -11,8 +11,8 @@ import (
 // vacancies returns a pool without rows.
 func vacancies(n int) []Neighbour { return slices.Repeat([]Neighbour{Vacant}, n) }
 
-// testOffer offers rows to a pool, some at a time, and compares it with what sorting gives. bits
-// decides what is marked, and how long the pool is.
+// testOffer offers rows to a pool, some at a time, and compares it with what sorting gives. The
+// bits choose which rows are marked, how many are offered at a time, and the length of the pool.
 func testOffer(t *testing.T, limit int, ids []uint32, dists []float32, most float32, bits uint32) {
 	pool, next := vacancies([]int{PoolLen(limit), PoolLen(limit), limit, PoolLen(limit) + 40}[bits%4]), 0
 	var want []Neighbour

@@ -136,6 +136,29 @@ const (
 	dist, limit   = 14, 15
 )
 
+// eachNear generates a loop over the rows offered that are near enough, in groups of at most eight:
+// start for each group that has such rows, and move for each row, in the registers fresh and bound.
+func eachNear(ids, dists, n GPVirtual, start, move func()) {
+	bits, group := GP64(), GP64()
+	Label("group")
+	TESTQ(n, n)
+	JE(LabelRef("done"))
+	nearEight(dists, n, group, bits)
+	JE(LabelRef("next_group"))
+	start()
+	Label("candidate")
+	nextOffered(ids, dists, bits)
+	move()
+	TESTL(bits.As32(), bits.As32())
+	JNE(LabelRef("candidate"))
+	Label("next_group")
+	ADDQ(U32(32), ids)
+	ADDQ(U32(32), dists)
+	SUBQ(group, n)
+	JMP(LabelRef("group"))
+	Label("done")
+}
+
 // nearEight sets group to the number of rows offered next, of n and at most eight, and bits to the
 // set of those that are near enough. The zero flag says that there are none.
 func nearEight(dists, n, group, bits GPVirtual) {
@@ -194,47 +217,32 @@ func offerShort() {
 	pool, ids, dists, n := gp(Param("pool")), gp(Param("ids").Base()), gp(Param("dists").Base()), gp(Param("dists").Len())
 	const size, vecs = 32, 8
 	at := func(i int) Mem { return Mem{Base: pool, Disp: 32 * i} }
-	taken, bits, group := GP64(), GP64(), GP64()
+	taken := GP64()
 	XORQ(taken, taken)
-
-	Label("group")
-	TESTQ(n, n)
-	JE(LabelRef("done"))
-	nearEight(dists, n, group, bits)
-	JE(LabelRef("next_group"))
-	TESTQ(taken, taken)
-	JNE(LabelRef("candidate"))
-	INCQ(taken)
-	for i := range vecs {
-		VMOVDQU(at(i), ymm[i])
-	}
-
-	Label("candidate")
-	nextOffered(ids, dists, bits)
-	// From the farthest to the nearest: rows that are farther move up by one place.
-	VPERMQ(U8(0x93), ymm[vecs-1], ymm[moved])
-	for i := vecs - 1; i >= 0; i-- {
-		if i > 0 {
-			VPERMQ(U8(0x93), ymm[i-1], ymm[before])
-		} else {
-			VPXOR(ymm[before], ymm[before], ymm[before])
+	eachNear(ids, dists, n, func() {
+		TESTQ(taken, taken)
+		JNE(LabelRef("candidate"))
+		INCQ(taken)
+		for i := range vecs {
+			VMOVDQU(at(i), ymm[i])
 		}
-		VPBLENDD(U8(3), ymm[before], ymm[moved], ymm[moved])
-		VPCMPGTQ(ymm[bound], ymm[i], ymm[farther])
-		VPCMPGTQ(ymm[bound], ymm[moved], ymm[keep])
-		VBLENDVPD(ymm[keep], ymm[moved], ymm[fresh], ymm[moved])
-		VBLENDVPD(ymm[farther], ymm[moved], ymm[i], ymm[i])
-		VMOVDQA(ymm[before], ymm[moved])
-	}
-	TESTL(bits.As32(), bits.As32())
-	JNE(LabelRef("candidate"))
-	Label("next_group")
-	ADDQ(U32(32), ids)
-	ADDQ(U32(32), dists)
-	SUBQ(group, n)
-	JMP(LabelRef("group"))
-
-	Label("done")
+	}, func() {
+		// From the farthest to the nearest: rows that are farther move up by one place.
+		VPERMQ(U8(0x93), ymm[vecs-1], ymm[moved])
+		for i := vecs - 1; i >= 0; i-- {
+			if i > 0 {
+				VPERMQ(U8(0x93), ymm[i-1], ymm[before])
+			} else {
+				VPXOR(ymm[before], ymm[before], ymm[before])
+			}
+			VPBLENDD(U8(3), ymm[before], ymm[moved], ymm[moved])
+			VPCMPGTQ(ymm[bound], ymm[i], ymm[farther])
+			VPCMPGTQ(ymm[bound], ymm[moved], ymm[keep])
+			VBLENDVPD(ymm[keep], ymm[moved], ymm[fresh], ymm[moved])
+			VBLENDVPD(ymm[farther], ymm[moved], ymm[i], ymm[i])
+			VMOVDQA(ymm[before], ymm[moved])
+		}
+	})
 	rows, next := GP64(), GP64()
 	XORQ(rows, rows)
 	XORQ(next, next)
@@ -275,57 +283,42 @@ func offerLong() {
 		"is the kernel of Offer for AVX2 and the first size slots of a pool; size is a multiple of 16. No slot before first has changed; first is size if no row was inserted.")
 	pool, ids, dists, n := gp(Param("pool")), gp(Param("ids").Base()), gp(Param("dists").Base()), gp(Param("dists").Len())
 	const row, zero, vecs = 0, 1, 4
-	back, first, bits, group := gp(Param("size")), GP64(), GP64(), GP64()
+	back, first := gp(Param("size")), GP64()
 	LEAQ(Mem{Base: pool, Index: back, Scale: 8}, back)
 	MOVQ(back, first)
 	VPXOR(ymm[zero], ymm[zero], ymm[zero])
-
-	Label("group")
-	TESTQ(n, n)
-	JE(LabelRef("done"))
-	nearEight(dists, n, group, bits)
-	JE(LabelRef("next_group"))
-	Label("candidate")
-	nextOffered(ids, dists, bits)
-	at := GP64()
-	MOVQ(back, at)
-	Label("move")
-	SUBQ(U32(32*vecs), at)
-	for i := vecs - 1; i >= 0; i-- {
-		VMOVDQU(Mem{Base: at, Disp: 32 * i}, ymm[row])
-		VPERMQ(U8(0x93), ymm[row], ymm[moved])
-		if i == 0 { // nothing is in front of the pool
-			VMOVDQA(ymm[zero], ymm[before])
-			CMPQ(at, pool)
-			JE(LabelRef("nearest"))
+	eachNear(ids, dists, n, func() {}, func() {
+		at := GP64()
+		MOVQ(back, at)
+		Label("move")
+		SUBQ(U32(32*vecs), at)
+		for i := vecs - 1; i >= 0; i-- {
+			VMOVDQU(Mem{Base: at, Disp: 32 * i}, ymm[row])
+			VPERMQ(U8(0x93), ymm[row], ymm[moved])
+			if i == 0 { // nothing is in front of the pool
+				VMOVDQA(ymm[zero], ymm[before])
+				CMPQ(at, pool)
+				JE(LabelRef("nearest"))
+			}
+			VPBROADCASTQ(Mem{Base: at, Disp: 32*i - 8}, ymm[before])
+			if i == 0 {
+				Label("nearest")
+			}
+			VPBLENDD(U8(3), ymm[before], ymm[moved], ymm[moved])
+			VPCMPGTQ(ymm[bound], ymm[row], ymm[farther])
+			VPCMPGTQ(ymm[bound], ymm[moved], ymm[keep])
+			VBLENDVPD(ymm[keep], ymm[moved], ymm[fresh], ymm[moved])
+			VBLENDVPD(ymm[farther], ymm[moved], ymm[row], ymm[row])
+			VMOVDQU(ymm[row], Mem{Base: at, Disp: 32 * i})
 		}
-		VPBROADCASTQ(Mem{Base: at, Disp: 32*i - 8}, ymm[before])
-		if i == 0 {
-			Label("nearest")
-		}
-		VPBLENDD(U8(3), ymm[before], ymm[moved], ymm[moved])
-		VPCMPGTQ(ymm[bound], ymm[row], ymm[farther])
-		VPCMPGTQ(ymm[bound], ymm[moved], ymm[keep])
-		VBLENDVPD(ymm[keep], ymm[moved], ymm[fresh], ymm[moved])
-		VBLENDVPD(ymm[farther], ymm[moved], ymm[row], ymm[row])
-		VMOVDQU(ymm[row], Mem{Base: at, Disp: 32 * i})
-	}
-	CMPQ(at, pool)
-	JE(LabelRef("moved"))
-	VPTEST(ymm[farther], ymm[farther])
-	JNE(LabelRef("move"))
-	Label("moved")
-	CMPQ(at, first)
-	CMOVQCS(at, first)
-	TESTL(bits.As32(), bits.As32())
-	JNE(LabelRef("candidate"))
-	Label("next_group")
-	ADDQ(U32(32), ids)
-	ADDQ(U32(32), dists)
-	SUBQ(group, n)
-	JMP(LabelRef("group"))
-
-	Label("done")
+		CMPQ(at, pool)
+		JE(LabelRef("moved"))
+		VPTEST(ymm[farther], ymm[farther])
+		JNE(LabelRef("move"))
+		Label("moved")
+		CMPQ(at, first)
+		CMOVQCS(at, first)
+	})
 	SUBQ(pool, first)
 	SHRQ(U8(3), first)
 	Store(first, ReturnIndex(0))
