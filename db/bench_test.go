@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -111,10 +110,10 @@ func BenchmarkSearchGraph(b *testing.B) {
 	for _, set := range formattest.Sets(b, 300) {
 		dir, opts := b.TempDir(), &Options{Sync: SyncNever, Compaction: Manual, Recheck: Manual, Workers: 1}
 		vdb := open(b, dir, opts)
-		c := collection(b, vdb, "c", Schema{Dim: set.Dim})
+		c := collection(b, vdb, "c", Schema{Dim: set.Rows.Dim})
 		_, err := c.Load(b.Context(), func(yield func(Document, error) bool) {
-			for i := range len(set.Rows) / set.Dim {
-				d := Document{ID: fmt.Sprint(i), Vector: set.Rows[i*set.Dim:][:set.Dim], Text: "some text of a document, not a long one",
+			for i := range set.Rows.Len() {
+				d := Document{ID: fmt.Sprint(i), Vector: set.Rows.Row(i), Text: "some text of a document, not a long one",
 					Metadata: Metadata{"c": i * 7919 % 1000, "name": fmt.Sprintf("document %d", i)}}
 				if !yield(d, nil) {
 					return
@@ -131,9 +130,8 @@ func BenchmarkSearchGraph(b *testing.B) {
 			b.Fatal(err)
 		}
 		c = collectionOf(b, open(b, dir, opts), "c")
-		queries := slices.Collect(slices.Chunk(set.Queries, set.Dim))
 		search := func(b *testing.B, i int, q Query) {
-			q.Near = Vector(queries[i%len(queries)])
+			q.Near = Vector(set.Queries.Row(i % set.Queries.Len()))
 			if _, err := c.Search(b.Context(), q); err != nil {
 				b.Fatal(err)
 			}

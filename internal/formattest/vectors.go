@@ -28,11 +28,25 @@ func Score(metric fileformat.Metric, q, x []float32) float64 {
 	return max(-1, min(1, simd.Dot64(q, x)/norms))
 }
 
-// A Set holds the rows and queries of a benchmark, each vector after the other.
+// Vectors are vectors of Dim components, one after the other.
+type Vectors struct {
+	Dim  int
+	Vecs []float32
+}
+
+// Len returns the number of vectors.
+func (v *Vectors) Len() int { return len(v.Vecs) / v.Dim }
+
+// Row returns vector i.
+func (v *Vectors) Row(i int) []float32 { return v.Vecs[i*v.Dim : (i+1)*v.Dim] }
+
+// Source returns vectors lo to hi, as the writers of files ask for them.
+func (v *Vectors) Source(lo, hi int) ([]float32, error) { return v.Vecs[lo*v.Dim : hi*v.Dim], nil }
+
+// A Set holds the rows and queries of a benchmark.
 type Set struct {
 	Name          string
-	Dim           int
-	Rows, Queries []float32
+	Rows, Queries Vectors
 }
 
 // Sets returns a synthetic data set, or the ones in the directories that VECBOLT_BENCH_DATA lists:
@@ -43,10 +57,8 @@ func Sets(t testing.TB, queries int) (all []Set) {
 		return []Set{clustered(768, 20_000, queries)}
 	}
 	for _, dir := range filepath.SplitList(list) {
-		s := Set{Name: filepath.Base(dir)}
-		s.Dim, s.Queries = readVecs(t, filepath.Join(dir, "query.fvecs"))
-		_, s.Rows = readVecs(t, filepath.Join(dir, "base.fvecs"))
-		all = append(all, s)
+		read := func(name string) Vectors { return readVecs(t, filepath.Join(dir, name)) }
+		all = append(all, Set{filepath.Base(dir), read("base.fvecs"), read("query.fvecs")})
 	}
 	return all
 }
@@ -66,7 +78,7 @@ func clustered(dim, rows, queries int) Set {
 		where[i] = float32(noise(1))
 	}
 	at := make([]float32, latent)
-	some := func(n int) []float32 {
+	some := func(n int) Vectors {
 		vecs := make([]float32, n*dim)
 		for i := range n {
 			x := vecs[i*dim : (i+1)*dim]
@@ -87,22 +99,22 @@ func clustered(dim, rows, queries int) Set {
 				x[j] *= inv
 			}
 		}
-		return vecs
+		return Vectors{dim, vecs}
 	}
-	return Set{fmt.Sprintf("clustered-%dx%d", rows, dim), dim, some(rows), some(queries)}
+	return Set{fmt.Sprintf("clustered-%dx%d", rows, dim), some(rows), some(queries)}
 }
 
-func readVecs(t testing.TB, name string) (dim int, vecs []float32) {
+func readVecs(t testing.TB, name string) (v Vectors) {
 	file, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	dim = int(binary.LittleEndian.Uint32(file))
-	vecs = make([]float32, 0, len(file)/4)
-	for ; len(file) > 0; file = file[4+4*dim:] {
-		for i := range dim {
-			vecs = append(vecs, math.Float32frombits(binary.LittleEndian.Uint32(file[4+4*i:])))
+	v.Dim = int(binary.LittleEndian.Uint32(file))
+	v.Vecs = make([]float32, 0, len(file)/4)
+	for ; len(file) > 0; file = file[4+4*v.Dim:] {
+		for i := range v.Dim {
+			v.Vecs = append(v.Vecs, math.Float32frombits(binary.LittleEndian.Uint32(file[4+4*i:])))
 		}
 	}
-	return dim, vecs
+	return v
 }

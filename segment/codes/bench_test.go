@@ -14,21 +14,6 @@ import (
 	"github.com/vecbolt/vecbolt/simd"
 )
 
-// benchData is a data set with queries.
-type benchData struct {
-	name    string
-	queries data
-	data
-}
-
-// benchSets returns the data sets of formattest.
-func benchSets(b *testing.B) (sets []benchData) {
-	for _, s := range formattest.Sets(b, 200) {
-		sets = append(sets, benchData{s.Name, data{dim: s.Dim, vecs: s.Queries}, data{dim: s.Dim, vecs: s.Rows}})
-	}
-	return sets
-}
-
 // nearest finds the rows that may be among the k best of a query, and how many intervals that took.
 func nearest(b *testing.B, q *Query, k int, buf *Buffer, dst []Candidate) (rows []topk.Candidate, intervals int) {
 	c := topk.New(k, math.Inf(-1))
@@ -55,32 +40,33 @@ func nearest(b *testing.B, q *Query, k int, buf *Buffer, dst []Candidate) (rows 
 // Times are medians in microseconds per query, "again" that of the second time, when codes may be
 // in the cache; "rescored" and "intervals" are means of rows.
 func BenchmarkSearch(b *testing.B) {
-	for _, set := range benchSets(b) {
+	for _, set := range formattest.Sets(b, 200) {
+		d := data{set.Rows}
 		for _, m := range metrics {
 			var kinds [2]*Codes
 			for i := range kinds {
-				file, err := build(set.ident(m), set.source, i == 1)
+				file, err := build(d.ident(m), d.Source, i == 1)
 				if err != nil {
 					b.Fatal(err)
 				}
-				if kinds[i], err = Parse(file, set.ident(m)); err != nil {
+				if kinds[i], err = Parse(file, d.ident(m)); err != nil {
 					b.Fatal(err)
 				}
 				if err := kinds[i].Verify(); err != nil {
 					b.Fatal(err)
 				}
 			}
-			b.Run(fmt.Sprintf("%s/metric=%d", set.name, m), func(b *testing.B) {
+			b.Run(fmt.Sprintf("%s/metric=%d", set.Name, m), func(b *testing.B) {
 				var buf Buffer
 				cands := make([]Candidate, 0, 4096)
-				dst := make([]float32, set.rows())
-				q32 := simd.Make(set.dim)
+				dst := make([]float32, d.Len())
+				q32 := simd.Make(d.Dim)
 				var times, again [2][]float64
 				var floats, prepare []float64
 				var rescored, intervals [2]int
 				since := func(t time.Time) float64 { return float64(time.Since(t)) / 1e3 }
 				for b.Loop() {
-					vec := set.queries.row(len(floats) % set.queries.rows())
+					vec := set.Queries.Row(len(floats) % set.Queries.Len())
 					for i, c := range kinds {
 						for _, to := range []*[]float64{&times[i], &again[i]} {
 							start := time.Now()
@@ -90,7 +76,7 @@ func BenchmarkSearch(b *testing.B) {
 							}
 							rows, n := nearest(b, q, 10, &buf, cands)
 							for _, r := range rows {
-								_ = score(m, vec, set.row(int(r.Row)))
+								_ = score(m, vec, d.Row(int(r.Row)))
 							}
 							*to = append(*to, since(start))
 							rescored[i] += len(rows)
@@ -101,10 +87,10 @@ func BenchmarkSearch(b *testing.B) {
 					copy(q32, vec)
 					start := time.Now()
 					const block = 64 << 10
-					step := block / 4 / set.dim
-					for lo := 0; lo < set.rows(); lo += step {
-						hi := min(lo+step, set.rows())
-						simd.DotRows(dst[:hi-lo], q32, set.vecs[lo*set.dim:hi*set.dim])
+					step := block / 4 / d.Dim
+					for lo := 0; lo < d.Len(); lo += step {
+						hi := min(lo+step, d.Len())
+						simd.DotRows(dst[:hi-lo], q32, d.Vecs[lo*d.Dim:hi*d.Dim])
 					}
 					floats = append(floats, since(start))
 				}
@@ -129,24 +115,25 @@ func BenchmarkSearch(b *testing.B) {
 // medians in nanoseconds per row, "left" the shares of the rows whose codes are read, "missed" that
 // of the ten best.
 func BenchmarkSketches(b *testing.B) {
-	for _, set := range benchSets(b) {
+	for _, set := range formattest.Sets(b, 200) {
+		d := data{set.Rows}
 		for _, m := range metrics {
-			c := set.sketched(b, m)
+			c := d.sketched(b, m)
 			if err := c.Verify(); err != nil {
 				b.Fatal(err)
 			}
-			b.Run(fmt.Sprintf("%s/metric=%d", set.name, m), func(b *testing.B) {
+			b.Run(fmt.Sprintf("%s/metric=%d", set.Name, m), func(b *testing.B) {
 				const k = 10
-				n := set.rows()
+				n := d.Len()
 				scores, cands := make([]float64, n), make([]Candidate, 0, n)
 				var buf Buffer
 				var times [2][]float64
 				var left [2]int
 				missed := 0
 				for b.Loop() {
-					vec := set.queries.row(len(times[0]) % set.queries.rows())
+					vec := set.Queries.Row(len(times[0]) % set.Queries.Len())
 					for i := range scores {
-						scores[i] = score(m, vec, set.row(i))
+						scores[i] = score(m, vec, d.Row(i))
 					}
 					sorted := slices.Sorted(slices.Values(scores))
 					cut := sorted[n-k]
@@ -194,21 +181,21 @@ func BenchmarkSketches(b *testing.B) {
 func BenchmarkBuild(b *testing.B) {
 	for _, dim := range []int{100, 768} {
 		for _, m := range metrics {
-			d := data{dim: dim, vecs: make([]float32, 16<<20/4/dim*dim)}
+			d := data{vectors{Dim: dim, Vecs: make([]float32, 16<<20/4/dim*dim)}}
 			r := rand.New(rand.NewPCG(1, 2))
-			for i := range d.vecs {
-				d.vecs[i] = float32(r.NormFloat64())
+			for i := range d.Vecs {
+				d.Vecs[i] = float32(r.NormFloat64())
 			}
 			b.Run(fmt.Sprintf("%d/metric=%d", dim, m), func(b *testing.B) {
 				best := math.Inf(1)
 				for b.Loop() {
 					start := time.Now()
-					if _, err := Build(d.ident(m), d.source); err != nil {
+					if _, err := Build(d.ident(m), d.Source); err != nil {
 						b.Fatal(err)
 					}
 					best = min(best, float64(time.Since(start)))
 				}
-				b.ReportMetric(float64(4*len(d.vecs))/best, "GB/s")
+				b.ReportMetric(float64(4*len(d.Vecs))/best, "GB/s")
 			})
 		}
 	}

@@ -25,9 +25,9 @@ func TestBlocks(t *testing.T) {
 		for range rapid.IntRange(1, 4).Draw(t, "blocks") {
 			d, v := draw(r, rapid.SampledFrom(names).Draw(t, "kind"), rapid.SampledFrom(names).Draw(t, "centre"),
 				dim, rapid.IntRange(1, 80).Draw(t, "rows"), math.Pow(10, -float64(r.IntN(10))))
-			c, err := NewBlock(m, dim, d.rows(), d.source, like)
+			c, err := NewBlock(m, dim, d.Len(), d.Source, like)
 			if like == nil { // whether it pays or not
-				c, err = newBlock(Ident{Rows: d.rows(), Dim: dim, Metric: m}, d.source, nibbles, nil, nil)
+				c, err = newBlock(Ident{Rows: d.Len(), Dim: dim, Metric: m}, d.Source, nibbles, nil, nil)
 			}
 			if err != nil {
 				t.Fatal(err)

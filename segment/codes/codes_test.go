@@ -20,22 +20,17 @@ var metrics = []fileformat.Metric{fileformat.Cosine, fileformat.Dot, fileformat.
 
 func score(m fileformat.Metric, q, x []float32) float64 { return formattest.Score(m, q, x) }
 
-// data is rows of vectors.
-type data struct {
-	dim  int
-	vecs []float32
-}
+type vectors = formattest.Vectors
 
-func (d *data) rows() int           { return len(d.vecs) / d.dim }
-func (d *data) row(i int) []float32 { return d.vecs[i*d.dim : (i+1)*d.dim] }
+type data struct{ vectors }
+
 func (d *data) ident(m fileformat.Metric) Ident {
-	return Ident{Segment: 3, Rows: d.rows(), Dim: d.dim, Metric: m}
+	return Ident{Segment: 3, Rows: d.Len(), Dim: d.Dim, Metric: m}
 }
-func (d *data) source(lo, hi int) ([]float32, error) { return d.vecs[lo*d.dim : hi*d.dim], nil }
 
 func (d *data) codes(t testing.TB, m fileformat.Metric) *Codes {
 	t.Helper()
-	b, err := build(d.ident(m), d.source, true)
+	b, err := build(d.ident(m), d.Source, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +57,7 @@ func check(t fataler, c *Codes, m fileformat.Metric, d *data, vec []float32) {
 // checkQuery is check for a query that was prepared already.
 func checkQuery(t fataler, c *Codes, q *Query, m fileformat.Metric, d *data, vec []float32) {
 	t.Helper()
-	n := d.rows()
+	n := d.Len()
 	var buf Buffer
 	all, err := q.Candidates(nil, 0, n, nil, math.Inf(-1), &buf)
 	if err != nil || len(all) != n {
@@ -70,10 +65,10 @@ func checkQuery(t fataler, c *Codes, q *Query, m fileformat.Metric, d *data, vec
 	}
 	scores := make([]float64, n)
 	for i, cand := range all {
-		scores[i] = score(m, vec, d.row(i))
+		scores[i] = score(m, vec, d.Row(i))
 		lower, upper := q.Interval(cand)
 		if !(lower <= scores[i] && scores[i] <= upper) || cand.Row != i {
-			t.Fatalf("metric %d, row %d: score %g is not in [%g, %g]\nquery %v\nrow %v\n%+v", m, i, scores[i], lower, upper, vec, d.row(i), q)
+			t.Fatalf("metric %d, row %d: score %g is not in [%g, %g]\nquery %v\nrow %v\n%+v", m, i, scores[i], lower, upper, vec, d.Row(i), q)
 		}
 		if one, err := q.Row(i); err != nil || one != cand {
 			t.Fatalf("row %d: %v, Candidates %v, %v", i, one, cand, err)
@@ -83,7 +78,7 @@ func checkQuery(t fataler, c *Codes, q *Query, m fileformat.Metric, d *data, vec
 	slices.Sort(cuts)
 	step := max(1, n/8)
 	// The query is first and last of a batch, among some that have no part in this.
-	batch := c.Batch([]*Query{q, c.Query(d.row(0)), c.Query(d.row(n - 1)), q}).Fork()
+	batch := c.Batch([]*Query{q, c.Query(d.Row(0)), c.Query(d.Row(n - 1)), q}).Fork()
 	for i := 0; i < n; i += step {
 		for _, cut := range []float64{cuts[i], math.Nextafter(cuts[i], math.Inf(1))} {
 			if c.nibbles != nil && !q.wild {
@@ -92,7 +87,7 @@ func checkQuery(t fataler, c *Codes, q *Query, m fileformat.Metric, d *data, vec
 					q.scanNibbles(words[:(len(dots)+63)/64], dots, lo, q.cut(cut))
 					for row := lo; row < lo+len(dots); row++ {
 						if scores[row] >= cut && words[(row-lo)/64]>>(row%64)&1 == 0 {
-							t.Fatalf("metric %d: nibbles rule out row %d with score %g for %g\nquery %v\nrow %v\n%+v", m, row, scores[row], cut, vec, d.row(row), q)
+							t.Fatalf("metric %d: nibbles rule out row %d with score %g for %g\nquery %v\nrow %v\n%+v", m, row, scores[row], cut, vec, d.Row(row), q)
 						}
 					}
 				}
@@ -109,7 +104,7 @@ func checkQuery(t fataler, c *Codes, q *Query, m fileformat.Metric, d *data, vec
 					found := words[0]>>(row-lo)&1 != 0
 					if !found && scores[row] >= cut {
 						t.Fatalf("metric %d: row %d with score %g is not found in a batch for %g\nquery %v\nrow %v\n%+v",
-							m, row, scores[row], cut, vec, d.row(row), q)
+							m, row, scores[row], cut, vec, d.Row(row), q)
 					}
 					if lower, upper := batch.Interval(3, row); found && !(lower <= scores[row] && scores[row] <= upper) {
 						t.Fatalf("metric %d, row %d: score %g is not in [%g, %g]", m, row, scores[row], lower, upper)
@@ -122,7 +117,7 @@ func checkQuery(t fataler, c *Codes, q *Query, m fileformat.Metric, d *data, vec
 			}
 			for row, s := range scores {
 				if _, found := slices.BinarySearchFunc(got, row, func(c Candidate, row int) int { return cmp.Compare(c.Row, row) }); !found && s >= cut {
-					t.Fatalf("metric %d: row %d with score %g is not a candidate for %g\nquery %v\nrow %v\n%+v", m, row, s, cut, vec, d.row(row), q)
+					t.Fatalf("metric %d: row %d with score %g is not a candidate for %g\nquery %v\nrow %v\n%+v", m, row, s, cut, vec, d.Row(row), q)
 				}
 			}
 		}
@@ -159,7 +154,7 @@ func kindNames() []string {
 // draw makes rows around a few centres, near or far as spread says, with zero rows and duplicates,
 // and a query.
 func draw(r *rand.Rand, kind, centre string, dim, n int, spread float64) (*data, []float32) {
-	d := &data{dim: dim, vecs: make([]float32, dim*n)}
+	d := &data{vectors{Dim: dim, Vecs: make([]float32, dim*n)}}
 	centres := make([]float64, dim*(1+r.IntN(3)))
 	for i := range centres {
 		centres[i] = kinds[centre](r)
@@ -172,9 +167,9 @@ func draw(r *rand.Rand, kind, centre string, dim, n int, spread float64) (*data,
 		}
 	}
 	for i := range n {
-		switch x := d.row(i); r.IntN(10) {
+		switch x := d.Row(i); r.IntN(10) {
 		case 0:
-			copy(x, d.row(r.IntN(i+1)))
+			copy(x, d.Row(r.IntN(i+1)))
 		case 1:
 			if r.IntN(4) == 0 {
 				clear(x)
@@ -188,12 +183,12 @@ func draw(r *rand.Rand, kind, centre string, dim, n int, spread float64) (*data,
 	q := make([]float32, dim)
 	switch r.IntN(8) {
 	case 0:
-		copy(q, d.row(r.IntN(n)))
+		copy(q, d.Row(r.IntN(n)))
 	case 1: // the mean itself, or nearly
 		for i := range q {
 			var sum float64
 			for j := range n {
-				sum += float64(d.row(j)[i])
+				sum += float64(d.Row(j)[i])
 			}
 			q[i] = float32(sum / float64(n))
 		}
@@ -219,7 +214,7 @@ func TestBounds(t *testing.T) {
 			rapid.IntRange(1, 100).Draw(t, "rows"),
 			rapid.SampledFrom([]float64{0, 1e-20, 1e-9, 1e-6, 1e-3, 0.1, 1, 1e3}).Draw(t, "spread"))
 		m := rapid.SampledFrom(metrics).Draw(t, "metric")
-		b, err := build(d.ident(m), d.source, rapid.Bool().Draw(t, "nibbles"))
+		b, err := build(d.ident(m), d.Source, rapid.Bool().Draw(t, "nibbles"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -261,9 +256,9 @@ func TestBoundsLargeDimensions(t *testing.T) {
 // no other row.
 func TestNotFinite(t *testing.T) {
 	for _, m := range metrics {
-		d := &data{dim: 3, vecs: []float32{1, 2, 3, 1, float32(math.NaN()), 0, float32(math.Inf(1)), 0, 1, 3, 2, 2}}
+		d := &data{vectors{Dim: 3, Vecs: []float32{1, 2, 3, 1, float32(math.NaN()), 0, float32(math.Inf(1)), 0, 1, 3, 2, 2}}}
 		q := d.codes(t, m).Query([]float32{1, 2, 3})
-		got, err := q.Candidates(nil, 0, 4, nil, score(m, []float32{1, 2, 3}, d.row(0))-1e-3, new(Buffer))
+		got, err := q.Candidates(nil, 0, 4, nil, score(m, []float32{1, 2, 3}, d.Row(0))-1e-3, new(Buffer))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -289,25 +284,25 @@ func TestCandidatesSets(t *testing.T) {
 	d, vec := draw(r, "normal", "normal", 20, 3000, 1)
 	for _, m := range metrics {
 		q := d.codes(t, m).Query(vec)
-		scores := make([]float64, d.rows())
+		scores := make([]float64, d.Len())
 		for i := range scores {
-			scores[i] = score(m, vec, d.row(i))
+			scores[i] = score(m, vec, d.Row(i))
 		}
 		slices.Sort(scores)
 		cut := scores[len(scores)*9/10]
 		var buf Buffer
-		want, err := q.Candidates(nil, 0, d.rows(), nil, cut, &buf)
+		want, err := q.Candidates(nil, 0, d.Len(), nil, cut, &buf)
 		if err != nil || len(want) < 300 || len(want) > 1000 {
 			t.Fatalf("%d candidates, %v", len(want), err)
 		}
-		set := make([]uint64, (d.rows()+63)/64)
+		set := make([]uint64, (d.Len()+63)/64)
 		for i := range set {
 			set[i] = r.Uint64()
 		}
 		for _, step := range []int{64, 640, 1024, 1088, 2944} {
 			var got, some []Candidate
-			for lo := 0; lo < d.rows(); lo += step {
-				hi := min(lo+step, d.rows())
+			for lo := 0; lo < d.Len(); lo += step {
+				hi := min(lo+step, d.Len())
 				got, _ = q.Candidates(got, lo, hi, nil, cut, &buf)
 				some, _ = q.Candidates(some, lo, hi, set, cut, &buf)
 			}
@@ -316,7 +311,7 @@ func TestCandidatesSets(t *testing.T) {
 			}
 			in := slices.DeleteFunc(got, func(c Candidate) bool { return set[c.Row/64]>>(c.Row%64)&1 == 0 })
 			var members []int32
-			for row := range d.rows() {
+			for row := range d.Len() {
 				if set[row/64]>>(row%64)&1 != 0 {
 					members = append(members, int32(row))
 				}
@@ -339,21 +334,21 @@ func TestCandidatesSets(t *testing.T) {
 func TestQuality(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	for _, centre := range []float64{0, 10} { // 10: a narrow cone
-		d := &data{dim: 96, vecs: make([]float32, 96*2000)}
-		for i := range d.vecs {
-			d.vecs[i] = float32(r.NormFloat64() + centre)
+		d := &data{vectors{Dim: 96, Vecs: make([]float32, 96*2000)}}
+		for i := range d.Vecs {
+			d.Vecs[i] = float32(r.NormFloat64() + centre)
 		}
-		vec := make([]float32, d.dim)
+		vec := make([]float32, d.Dim)
 		for i := range vec {
 			vec[i] = float32(r.NormFloat64() + centre)
 		}
 		for _, m := range metrics {
-			scores := make([]float64, d.rows())
+			scores := make([]float64, d.Len())
 			for i := range scores {
-				scores[i] = score(m, vec, d.row(i))
+				scores[i] = score(m, vec, d.Row(i))
 			}
 			slices.Sort(scores)
-			got, err := d.codes(t, m).Query(vec).Candidates(nil, 0, d.rows(), nil, scores[d.rows()-10], new(Buffer))
+			got, err := d.codes(t, m).Query(vec).Candidates(nil, 0, d.Len(), nil, scores[d.Len()-10], new(Buffer))
 			if err != nil || len(got) > 40 {
 				t.Errorf("centre %g, metric %d: %d candidates for the best 10, %v", centre, m, len(got), err)
 			}
@@ -362,7 +357,7 @@ func TestQuality(t *testing.T) {
 }
 
 func TestSources(t *testing.T) {
-	d := &data{dim: 3, vecs: make([]float32, 3*100)}
+	d := &data{vectors{Dim: 3, Vecs: make([]float32, 3*100)}}
 	failed := errors.New("no rows")
 	for i := range 3 {
 		calls := 0
@@ -370,7 +365,7 @@ func TestSources(t *testing.T) {
 			if calls++; calls > 4*i {
 				return nil, failed
 			}
-			return d.source(lo, hi)
+			return d.Source(lo, hi)
 		})
 		if i < 2 && !errors.Is(err, failed) {
 			t.Errorf("source fails after %d calls: %v", 4*i, err)
@@ -383,7 +378,7 @@ func TestSources(t *testing.T) {
 		{Rows: 0, Dim: 3, Metric: fileformat.Dot}, {Rows: 1, Dim: 0, Metric: fileformat.Dot}, {Rows: 1, Dim: MaxDim + 1, Metric: fileformat.Dot},
 		{Rows: 1, Dim: 1, Metric: fileformat.L2 + 1}, {Rows: -1, Dim: 1, Metric: fileformat.L2},
 	} {
-		if _, err := Build(id, d.source); err == nil {
+		if _, err := Build(id, d.Source); err == nil {
 			t.Errorf("Build of %+v: no error", id)
 		}
 	}
@@ -393,7 +388,7 @@ func TestSources(t *testing.T) {
 func TestParse(t *testing.T) {
 	d, vec := draw(rand.New(rand.NewPCG(9, 10)), "normal", "normal", 50, 3000, 1) // three blocks
 	id := d.ident(fileformat.Cosine)
-	b, err := build(id, d.source, true)
+	b, err := build(id, d.Source, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -413,7 +408,7 @@ func TestParse(t *testing.T) {
 		if err := use(b); !errors.Is(err, fileformat.ErrDamaged) {
 			t.Fatalf("byte %d damaged: %v", i, err)
 		}
-		if row := (i - headerSize) / d.dim; row >= 0 && row < d.rows() {
+		if row := (i - headerSize) / d.Dim; row >= 0 && row < d.Len() {
 			c, err := Parse(b, id)
 			if err == nil {
 				_, err = c.Query(vec).Among(nil, []int32{int32(row)}, 0.5, new(Buffer))
@@ -446,7 +441,7 @@ func TestParse(t *testing.T) {
 func TestAmongDamage(t *testing.T) {
 	d, vec := draw(rand.New(rand.NewPCG(13, 14)), "normal", "normal", 5, 40_000, 1) // three blocks for each section of words
 	id := d.ident(fileformat.Cosine)
-	b, err := build(id, d.source, false)
+	b, err := build(id, d.Source, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -459,7 +454,7 @@ func TestAmongDamage(t *testing.T) {
 		picks = append(picks, int(blocks.End(section)-section)/wordSize)
 	}
 	for _, row := range picks {
-		places := []int64{headerSize + int64(row*d.dim)}
+		places := []int64{headerSize + int64(row*d.Dim)}
 		for _, section := range whole.words() {
 			places = append(places, section+int64(row)*wordSize)
 		}
@@ -483,11 +478,11 @@ func TestAmongDamage(t *testing.T) {
 func TestDeterministic(t *testing.T) {
 	d, _ := draw(rand.New(rand.NewPCG(11, 12)), "normal", "normal", 7, 500, 1)
 	for _, m := range metrics {
-		a, err := Build(d.ident(m), d.source)
+		a, err := Build(d.ident(m), d.Source)
 		if err != nil {
 			t.Fatal(err)
 		}
-		b, err := Build(d.ident(m), func(lo, hi int) ([]float32, error) { return slices.Clone(d.vecs[lo*d.dim : hi*d.dim]), nil })
+		b, err := Build(d.ident(m), func(lo, hi int) ([]float32, error) { return slices.Clone(d.Vecs[lo*d.Dim : hi*d.Dim]), nil })
 		if err != nil || !slices.Equal(a, b) {
 			t.Errorf("metric %d: files differ, %v", m, err)
 		}
@@ -495,7 +490,7 @@ func TestDeterministic(t *testing.T) {
 }
 
 func TestPanics(t *testing.T) {
-	d := &data{dim: 3, vecs: make([]float32, 300)}
+	d := &data{vectors{Dim: 3, Vecs: make([]float32, 300)}}
 	q := d.codes(t, fileformat.Dot).Query(make([]float32, 3))
 	for i, f := range []func(){
 		func() { q.c.Query(make([]float32, 4)) },

@@ -19,9 +19,9 @@ var update = flag.Bool("update", false, "rewrite golden files")
 // TestFormatPage compares the hexdump in docs/format/codes.md with a file that Build makes now. A
 // difference means that the format has changed: old files would be built again.
 func TestFormatPage(t *testing.T) {
-	d := &data{dim: 3, vecs: []float32{1, 0, 0, 0.5, -0.5, 0.25, 0, 0, 0, -3, 0.5, 1}}
+	d := &data{vectors{Dim: 3, Vecs: []float32{1, 0, 0, 0.5, -0.5, 0.25, 0, 0, 0, -3, 0.5, 1}}}
 	id := Ident{DB: [16]byte{1, 2, 3}, Segment: 42, Rows: 4, Dim: 3, Metric: fileformat.Dot, CRC: 0xcafe}
-	file, err := build(id, d.source, true)
+	file, err := build(id, d.Source, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,17 +118,17 @@ func TestVersion1(t *testing.T) {
 // TestNibblesPay: they do for vectors of a model, but not where every row is as good as any other.
 func TestNibblesPay(t *testing.T) {
 	r := rand.New(rand.NewPCG(15, 16))
-	near, far := &data{dim: 64, vecs: make([]float32, 64*3000)}, &data{dim: 1000, vecs: make([]float32, 1000*400)}
-	for i := range near.vecs {
+	near, far := &data{vectors{Dim: 64, Vecs: make([]float32, 64*3000)}}, &data{vectors{Dim: 1000, Vecs: make([]float32, 1000*400)}}
+	for i := range near.Vecs {
 		centre := float64(1 + i/64%100) // of a cluster
-		near.vecs[i] = float32(math.Sin(centre*float64(i%64+1)) + 0.3*r.NormFloat64())
+		near.Vecs[i] = float32(math.Sin(centre*float64(i%64+1)) + 0.3*r.NormFloat64())
 	}
-	for i := range far.vecs {
-		far.vecs[i] = float32(r.NormFloat64()) // all at right angles, nearly
+	for i := range far.Vecs {
+		far.Vecs[i] = float32(r.NormFloat64()) // all at right angles, nearly
 	}
 	for _, d := range []*data{near, far} {
 		for _, m := range metrics {
-			b, err := Build(d.ident(m), d.source)
+			b, err := Build(d.ident(m), d.Source)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -158,7 +158,7 @@ func TestNibblesPay(t *testing.T) {
 func (d *data) small(t *testing.T, m fileformat.Metric) *Codes {
 	t.Helper()
 	var b blocks.Memory
-	size, err := WriteSmall(&b, d.ident(m), d.source)
+	size, err := WriteSmall(&b, d.ident(m), d.Source)
 	if err != nil || size != int64(len(b)) {
 		t.Fatalf("%d bytes, wrote %d: %v", len(b), size, err)
 	}

@@ -100,7 +100,7 @@ func TestSketches(t *testing.T) {
 				q := estimated(t, c, vec)
 				scores := make([]float64, n)
 				for i := range scores {
-					scores[i] = score(m, vec, d.row(i))
+					scores[i] = score(m, vec, d.Row(i))
 				}
 				slices.Sort(scores)
 				cut := scores[n*9/10]
@@ -151,7 +151,7 @@ func TestSketchRecall(t *testing.T) {
 						continue // out of range
 					}
 					for row := range rows {
-						got := q.likely(c.sketches.Load(), 0, rows, nil, score(m, vec, d.row(row)), nil)
+						got := q.likely(c.sketches.Load(), 0, rows, nil, score(m, vec, d.Row(row)), nil)
 						if wanted++; !slices.Contains(got, int32(row)) {
 							missed++
 						}
@@ -174,9 +174,9 @@ func TestSketchesOfHugeRows(t *testing.T) {
 	const dim, rows = 128, 1500
 	for seed := range uint64(6) {
 		r := rand.New(rand.NewPCG(27, seed))
-		d := &data{dim: dim, vecs: make([]float32, dim*rows)}
-		for i := range d.vecs {
-			d.vecs[i] = float32(5e36 * r.NormFloat64())
+		d := &data{vectors{Dim: dim, Vecs: make([]float32, dim*rows)}}
+		for i := range d.Vecs {
+			d.Vecs[i] = float32(5e36 * r.NormFloat64())
 		}
 		vec := make([]float32, dim)
 		for i := range vec {
@@ -184,7 +184,7 @@ func TestSketchesOfHugeRows(t *testing.T) {
 		}
 		scores := make([]float64, rows)
 		for i := range scores {
-			scores[i] = score(fileformat.Dot, vec, d.row(i))
+			scores[i] = score(fileformat.Dot, vec, d.Row(i))
 		}
 		slices.Sort(scores)
 		cut := scores[rows-10]
@@ -197,7 +197,7 @@ func TestSketchesOfHugeRows(t *testing.T) {
 		}
 		found := 0
 		for _, cand := range got {
-			if score(fileformat.Dot, vec, d.row(cand.Row)) >= cut {
+			if score(fileformat.Dot, vec, d.Row(cand.Row)) >= cut {
 				found++
 			}
 		}
@@ -211,35 +211,35 @@ func TestSketchesOfHugeRows(t *testing.T) {
 // that sketches say little about, and where there are no sketches.
 func TestSketchesOfAll(t *testing.T) {
 	r := rand.New(rand.NewPCG(25, 26))
-	far := &data{dim: 128, vecs: make([]float32, 128*1500)} // every row is as far as any other
-	for i := range far.vecs {
-		far.vecs[i] = float32(r.NormFloat64())
+	far := &data{vectors{Dim: 128, Vecs: make([]float32, 128*1500)}} // every row is as far as any other
+	for i := range far.Vecs {
+		far.Vecs[i] = float32(r.NormFloat64())
 	}
-	few := &data{dim: 127, vecs: far.vecs[:127*1500]}
-	wild := &data{dim: 128, vecs: slices.Clone(far.vecs)}
-	for i := range wild.vecs {
+	few := &data{vectors{Dim: 127, Vecs: far.Vecs[:127*1500]}}
+	wild := &data{vectors{Dim: 128, Vecs: slices.Clone(far.Vecs)}}
+	for i := range wild.Vecs {
 		if i/128%3 == 0 {
-			wild.vecs[i] *= 1e30
+			wild.Vecs[i] *= 1e30
 		}
 	}
 	for name, d := range map[string]*data{"noise": far, "few components": few, "out of range": wild} {
 		for _, m := range metrics {
 			t.Run(fmt.Sprintf("%s/%d", name, m), func(t *testing.T) {
-				c, vec := d.sketched(t, m), d.row(7)
+				c, vec := d.sketched(t, m), d.Row(7)
 				exact, q := c.Query(vec), c.Query(vec)
 				q.Estimate(vec)
-				scores := make([]float64, d.rows())
+				scores := make([]float64, d.Len())
 				for i := range scores {
-					scores[i] = score(m, vec, d.row(i))
+					scores[i] = score(m, vec, d.Row(i))
 				}
 				slices.Sort(scores)
-				cut := scores[d.rows()/2]
+				cut := scores[d.Len()/2]
 				var buf Buffer
-				want, err := exact.Candidates(nil, 0, d.rows(), nil, cut, &buf)
+				want, err := exact.Candidates(nil, 0, d.Len(), nil, cut, &buf)
 				if err != nil {
 					t.Fatal(err)
 				}
-				got, err := q.Candidates(nil, 0, d.rows(), nil, cut, &buf)
+				got, err := q.Candidates(nil, 0, d.Len(), nil, cut, &buf)
 				if err != nil || !slices.Equal(got, want) {
 					t.Errorf("%d candidates, want %d, %v", len(got), len(want), err)
 				}
@@ -262,7 +262,7 @@ func TestSketchEnds(t *testing.T) {
 	if err != stop || c.Query(vec).Estimate(vec) {
 		t.Errorf("%v after %d pauses", err, calls)
 	}
-	b, err := build(d.ident(fileformat.Cosine), d.source, true)
+	b, err := build(d.ident(fileformat.Cosine), d.Source, true)
 	if err != nil {
 		t.Fatal(err)
 	}

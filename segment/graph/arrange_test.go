@@ -14,7 +14,7 @@ import (
 func TestArrange(t *testing.T) {
 	for name, d := range map[string]*data{
 		"clusters": lowRankData(3000, 16),
-		"line":     {dim: 2, vecs: line(3000)},
+		"line":     {vectors{Dim: 2, Vecs: line(3000)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := d.created(t, fileformat.L2, Options{quiet: true})
@@ -69,7 +69,7 @@ func line(n int) (vecs []float32) {
 func step(d *data, order []uint32) float64 {
 	sum := 0.0
 	for i, row := range order[1:] {
-		x, y := d.row(int(order[i])), d.row(int(row))
+		x, y := d.Row(int(order[i])), d.Row(int(row))
 		for j := range x {
 			sum += float64((x[j] - y[j]) * (x[j] - y[j]))
 		}

@@ -19,45 +19,31 @@ import (
 	"github.com/vecbolt/vecbolt/simd"
 )
 
-// benchData is a data set with queries.
-type benchData struct {
-	name    string
-	queries data
-	data
-}
-
-// benchSets returns the data sets of formattest.
-func benchSets(b *testing.B) (sets []benchData) {
-	for _, s := range formattest.Sets(b, 1000) {
-		sets = append(sets, benchData{s.Name, data{dim: s.Dim, vecs: s.Queries}, data{dim: s.Dim, vecs: s.Rows}})
-	}
-	return sets
-}
-
 // BenchmarkSearch builds a graph and prints recall and time of searches for the 10 best rows by
 // effort, on one core. Each query is run five times for each effort, and the best time counts. The
 // time of a scan that is left to the caller is not in the figures.
 func BenchmarkSearch(b *testing.B) {
-	for _, set := range benchSets(b) {
+	for _, set := range formattest.Sets(b, 1000) {
+		d := data{set.Rows}
 		m := fileformat.Cosine
 		for _, layout := range benchLayouts() {
-			b.Run(fmt.Sprintf("%s/layout=%d", set.name, layout), func(b *testing.B) {
+			b.Run(fmt.Sprintf("%s/layout=%d", set.Name, layout), func(b *testing.B) {
 				start := time.Now()
-				g, err := create(context.Background(), set.ident(m), set.source, Options{layout: layout, Planned: true})
+				g, err := create(context.Background(), d.ident(m), d.Source, Options{layout: layout, Planned: true})
 				if err != nil {
 					b.Fatal(err)
 				}
 				g.head.entryPoints = uint32(len(g.entryPoints))
-				fmt.Printf("%s: %d x %d, built in %.1f s, %d bytes per row, overflow %d\n", set.name, g.Len(), g.Dim(),
+				fmt.Printf("%s: %d x %d, built in %.1f s, %d bytes per row, overflow %d\n", set.Name, g.Len(), g.Dim(),
 					time.Since(start).Seconds(), g.geo.size/int64(g.Len()), len(g.over))
 				const k = 10
-				truth := make([][]Hit, set.queries.rows())
+				truth := make([][]Hit, set.Queries.Len())
 				for i := range truth {
-					truth[i] = exact(m, &set.data, set.queries.row(i), k, nil)
+					truth[i] = exact(m, &d, set.Queries.Row(i), k, nil)
 				}
 				inverse := make([]float64, g.Len())
 				for i := range inverse {
-					x := set.row(i)
+					x := d.Row(i)
 					inverse[i] = 1 / math.Sqrt(simd.Dot64(x, x))
 				}
 				var buf Buffer
@@ -70,10 +56,10 @@ func BenchmarkSearch(b *testing.B) {
 						for range 5 {
 							hits, scans, stats = 0, 0, Stats{}
 							for i := range truth {
-								vec := set.queries.row(i)
+								vec := set.Queries.Row(i)
 								start := time.Now()
 								got, s, err := g.Query(vec).Search(k, setting, nil, func(row int) (float64, error) {
-									return simd.Dot64(vec, set.row(row)) * inverse[row], nil
+									return simd.Dot64(vec, d.Row(row)) * inverse[row], nil
 								}, &buf)
 								best[i] = min(best[i], time.Since(start).Seconds())
 								switch {
@@ -124,7 +110,7 @@ func BenchmarkBuild(b *testing.B) {
 				busy := busySeconds()
 				for b.Loop() {
 					opts := Options{Planned: true, quiet: quiet}
-					if _, err := create(b.Context(), d.ident(fileformat.Cosine), d.source, opts); err != nil {
+					if _, err := create(b.Context(), d.ident(fileformat.Cosine), d.Source, opts); err != nil {
 						b.Fatal(err)
 					}
 				}
@@ -155,10 +141,10 @@ func lowRankData(n, dim int) *data {
 	for i := range centres {
 		centres[i] = float32(r.NormFloat64())
 	}
-	d := &data{dim: dim, vecs: make([]float32, n*dim)}
+	d := &data{vectors{Dim: dim, Vecs: make([]float32, n*dim)}}
 	for i := range n {
 		c := r.IntN(100)
-		v := d.vecs[i*dim:][:dim]
+		v := d.Vecs[i*dim:][:dim]
 		for j := range rank {
 			w := centres[c*rank+j] + 0.7*float32(r.NormFloat64())
 			for k := range v {
@@ -219,7 +205,7 @@ func BenchmarkScanSketches(b *testing.B) {
 			}
 			for b.Loop() {
 				var times, read [2]float64
-				q := g.Query(d.row(0))
+				q := g.Query(d.Row(0))
 				for i, deviations := range []float32{0.5, 4} {
 					s := Setting{EF: k, Within: alwaysBeyond, Beyond: Stage{Deviations: deviations}}
 					times[i] = least(func() {
@@ -230,8 +216,8 @@ func BenchmarkScanSketches(b *testing.B) {
 						read[i] = float64(stats.Estimated)
 					})
 				}
-				exact := scan.Query(d.row(0))
-				last := score(fileformat.Cosine, d.row(0), d.row(int(buf.rows[k-1])))
+				exact := scan.Query(d.Row(0))
+				last := score(fileformat.Cosine, d.Row(0), d.Row(int(buf.rows[k-1])))
 				whole := least(func() {
 					var err error
 					if found, err = exact.Candidates(found[:0], 0, rows, nil, last, &memory); err != nil {
@@ -255,7 +241,7 @@ func BenchmarkExpansions(b *testing.B) {
 	for _, size := range [][2]int{{25_000, 768}, {25_000, 1536}, {100_000, 384}, {100_000, 768}, {400_000, 384}} {
 		b.Run(fmt.Sprintf("%dx%d", size[0], size[1]), func(b *testing.B) {
 			d := lowRankData(size[0]+queries, size[1])
-			rows := &data{dim: d.dim, vecs: d.vecs[:size[0]*d.dim]}
+			rows := &data{vectors{Dim: d.Dim, Vecs: d.Vecs[:size[0]*d.Dim]}}
 			g := rows.graph(b, fileformat.Cosine, Options{quiet: true, layout: quick})
 			var buf Buffer
 			run := func(s Setting) (us, expanded, estimated float64) {
@@ -264,7 +250,7 @@ func BenchmarkExpansions(b *testing.B) {
 					expanded, estimated = 0, 0
 					start := time.Now()
 					for i := range queries {
-						_, stats, err := g.Query(d.row(size[0]+i)).Find(10, s, nil, &buf)
+						_, stats, err := g.Query(d.Row(size[0]+i)).Find(10, s, nil, &buf)
 						if err != nil {
 							b.Fatal(err)
 						}

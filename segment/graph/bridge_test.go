@@ -15,12 +15,12 @@ func TestBridge(t *testing.T) {
 	const rows, held, k, ef = 2000, 150, 10, 20
 	for _, name := range []string{"normal", "latent", "cone"} {
 		all, _ := make1(name, 24, rows, 0)
-		rest := &data{dim: all.dim, vecs: all.vecs[held*all.dim:]}
+		rest := &data{vectors{Dim: all.Dim, Vecs: all.Vecs[held*all.Dim:]}}
 		g, never := all.graph(t, fileformat.L2, Options{quiet: true}), rest.graph(t, fileformat.L2, Options{quiet: true})
 		var buf Buffer
 		var avoided, out, in int
 		for row := range held {
-			vec := all.row(row)
+			vec := all.Row(row)
 			others := bitset.New(rows)
 			others.Fill(rows)
 			others.Clear(row)
@@ -61,13 +61,13 @@ func TestBridge(t *testing.T) {
 		t.Logf("%s: %d found by avoiding rows, %d by leaving them out, %d without them", name, avoided, out, in)
 	}
 	r := rand.New(rand.NewPCG(3, 4)) // duplicates stay
-	d := &data{dim: 2}
+	d := &data{vectors{Dim: 2}}
 	for range 50 {
 		v := normal(r, 2, 1)
-		d.vecs = append(append(d.vecs, v...), v...)
+		d.Vecs = append(append(d.Vecs, v...), v...)
 	}
 	g := d.graph(t, fileformat.L2, Options{quiet: true})
-	hits, _, err := queryRow(g, d.row(4), 4).Search(1, Setting{EF: 10}, nil, d.scorer(fileformat.L2, d.row(4)), new(Buffer))
+	hits, _, err := queryRow(g, d.Row(4), 4).Search(1, Setting{EF: 10}, nil, d.scorer(fileformat.L2, d.Row(4)), new(Buffer))
 	if err != nil || len(hits) != 1 || hits[0].Row != 5 {
 		t.Errorf("%v, %v; want the duplicate", hits, err)
 	}

@@ -14,7 +14,7 @@ import (
 func TestPrune(t *testing.T) {
 	const rows, dim = 2000, 24
 	d := lowRankData(rows, dim)
-	copy(d.row(7), d.row(8)) // two rows at the same distance from others
+	copy(d.Row(7), d.Row(8)) // two rows at the same distance from others
 	g := d.graph(t, fileformat.L2, Options{quiet: true})
 	b := newBuilder(t.Context(), g, 1)
 	w := b.workers[0]

@@ -18,12 +18,12 @@ import (
 func TestCalibrationByScores(t *testing.T) {
 	const dim, groups, tight, alone = 32, 12, 160, 60
 	r := rand.New(rand.NewPCG(6, 6))
-	d := &data{dim: dim}
+	d := &data{vectors{Dim: dim}}
 	var singles []int
 	for range groups {
 		centre := normal(r, dim, 3)
 		for range tight {
-			d.vecs = append(d.vecs, near(r, centre, 1e-6)...)
+			d.Vecs = append(d.Vecs, near(r, centre, 1e-6)...)
 		}
 		for range alone {
 			v := normal(r, dim, 1)
@@ -31,8 +31,8 @@ func TestCalibrationByScores(t *testing.T) {
 			for i := range v {
 				v[i] = centre[i] + v[i]/length
 			}
-			singles = append(singles, d.rows())
-			d.vecs = append(d.vecs, v...)
+			singles = append(singles, d.Len())
+			d.Vecs = append(d.Vecs, v...)
 		}
 	}
 	g := d.graph(t, fileformat.L2, Options{})
@@ -40,7 +40,7 @@ func TestCalibrationByScores(t *testing.T) {
 	var buf Buffer
 	found := 0
 	for _, row := range singles {
-		vec := d.row(row)
+		vec := d.Row(row)
 		hits, _, err := queryRow(g, vec, row).Search(1, s, nil, d.scorer(fileformat.L2, vec), &buf)
 		if err != nil {
 			t.Fatal(err)

@@ -17,8 +17,8 @@ func TestCancelled(t *testing.T) {
 	for _, w := range walks {
 		d, queries := make1("latent", w.dim, 3000, 1)
 		g := d.graph(t, fileformat.Cosine, Options{quiet: true, layout: w.layout})
-		half := bitset.New(d.rows())
-		for _, i := range rand.New(rand.NewPCG(1, 2)).Perm(d.rows())[:d.rows()/2] {
+		half := bitset.New(d.Len())
+		for _, i := range rand.New(rand.NewPCG(1, 2)).Perm(d.Len())[:d.Len()/2] {
 			half.Set(i)
 		}
 		for _, s := range []Setting{{EF: 1500}, {EF: 10, Within: 1e-9, Beyond: Stage{EF: 1500}}} {

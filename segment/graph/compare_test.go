@@ -15,12 +15,12 @@ import (
 // withDuplicates returns rows some of which are equal, and some zero.
 func withDuplicates(rows, dim int) *data {
 	r := rand.New(rand.NewPCG(3, uint64(dim)))
-	d := &data{dim: dim, vecs: normal(r, rows*dim, 1)}
+	d := &data{vectors{Dim: dim, Vecs: normal(r, rows*dim, 1)}}
 	for i := range rows / 10 {
-		copy(d.row(rows-1-i), d.row(i*3))
+		copy(d.Row(rows-1-i), d.Row(i*3))
 	}
-	clear(d.row(rows / 2))
-	clear(d.row(rows/2 + 1))
+	clear(d.Row(rows / 2))
+	clear(d.Row(rows/2 + 1))
 	return d
 }
 
@@ -33,17 +33,17 @@ func TestCompare(t *testing.T) {
 			for _, rows := range []int{10, 300} {
 				d := withDuplicates(rows, 9)
 				g := d.graph(t, m, Options{layout: layout, quiet: true})
-				if err := g.Compare(ctx, d.source); err != nil {
+				if err := g.Compare(ctx, d.Source); err != nil {
 					t.Errorf("layout %d, %v, %d rows: %v", layout, m, rows, err)
 				}
 				// Without the first tenth, and with others behind.
-				next := &data{dim: d.dim, vecs: slices.Concat(d.vecs[rows/10*9:], normal(rand.New(rand.NewPCG(5, 5)), rows/10*9, 1))}
+				next := &data{vectors{Dim: d.Dim, Vecs: slices.Concat(d.Vecs[rows/10*9:], normal(rand.New(rand.NewPCG(5, 5)), rows/10*9, 1))}}
 				places := make([]int32, rows)
 				for i := range places {
 					places[i] = max(-1, int32(i-rows/10))
 				}
 				merged := next.graph(t, m, Options{layout: layout, quiet: true, Base: g, Rows: places})
-				if err := merged.Compare(ctx, next.source); err != nil {
+				if err := merged.Compare(ctx, next.Source); err != nil {
 					t.Errorf("layout %d, %v, %d rows, merged: %v", layout, m, rows, err)
 				}
 			}
@@ -88,7 +88,7 @@ func TestCompare(t *testing.T) {
 				continue // has none
 			}
 			with := d.codes(t, fileformat.L2)
-			g, err := create(ctx, d.ident(fileformat.L2), d.source, Options{layout: layout, quiet: true, Codes: with})
+			g, err := create(ctx, d.ident(fileformat.L2), d.Source, Options{layout: layout, quiet: true, Codes: with})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -106,7 +106,7 @@ func TestCompare(t *testing.T) {
 				t.Errorf("layout %d, %s: not rightly signed: %v", layout, name, err)
 				continue
 			}
-			if err := g.Compare(ctx, d.source); !errors.Is(err, fileformat.ErrDamaged) || !strings.Contains(err.Error(), c.want) {
+			if err := g.Compare(ctx, d.Source); !errors.Is(err, fileformat.ErrDamaged) || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("layout %d, %s: %v, want %q", layout, name, err, c.want)
 			}
 		}
@@ -116,7 +116,7 @@ func TestCompare(t *testing.T) {
 	b[headerSize]++
 	g, err := Parse(b, d.ident(fileformat.L2), nil)
 	if err == nil {
-		err = g.Compare(ctx, d.source)
+		err = g.Compare(ctx, d.Source)
 	}
 	if !errors.Is(err, fileformat.ErrDamaged) || !strings.Contains(err.Error(), "checksum") {
 		t.Errorf("a rotten block: %v", err)

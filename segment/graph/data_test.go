@@ -19,20 +19,15 @@ var metrics = []fileformat.Metric{fileformat.Cosine, fileformat.Dot, fileformat.
 
 func score(m fileformat.Metric, q, x []float32) float64 { return formattest.Score(m, q, x) }
 
-// data is rows of vectors.
-type data struct {
-	dim  int
-	vecs []float32
-}
+type vectors = formattest.Vectors
 
-func (d *data) rows() int                            { return len(d.vecs) / d.dim }
-func (d *data) row(i int) []float32                  { return d.vecs[i*d.dim : (i+1)*d.dim] }
-func (d *data) source(lo, hi int) ([]float32, error) { return d.vecs[lo*d.dim : hi*d.dim], nil }
+type data struct{ vectors }
+
 func (d *data) ident(m fileformat.Metric) codes.Ident {
-	return codes.Ident{Segment: 3, Rows: d.rows(), Dim: d.dim, Metric: m}
+	return codes.Ident{Segment: 3, Rows: d.Len(), Dim: d.Dim, Metric: m}
 }
 func (d *data) scorer(m fileformat.Metric, vec []float32) func(int) (float64, error) {
-	return func(row int) (float64, error) { return score(m, vec, d.row(row)), nil }
+	return func(row int) (float64, error) { return score(m, vec, d.Row(row)), nil }
 }
 
 type memory = blocks.Memory
@@ -50,7 +45,7 @@ func (d *data) file(t testing.TB, m fileformat.Metric, opts Options) []byte {
 		opts.Codes = d.codes(t, m)
 	}
 	var b memory
-	size, err := Write(context.Background(), &b, d.ident(m), d.source, opts)
+	size, err := Write(context.Background(), &b, d.ident(m), d.Source, opts)
 	if err != nil || size != int64(len(b)) {
 		t.Fatalf("%d bytes of %d, %v", len(b), size, err)
 	}
@@ -72,7 +67,7 @@ func (d *data) graph(t testing.TB, m fileformat.Metric, opts Options) *Graph {
 // created builds the graph of d in memory, without a file.
 func (d *data) created(t testing.TB, m fileformat.Metric, opts Options) *Graph {
 	t.Helper()
-	g, err := create(t.Context(), d.ident(m), d.source, opts)
+	g, err := create(t.Context(), d.ident(m), d.Source, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +77,7 @@ func (d *data) created(t testing.TB, m fileformat.Metric, opts Options) *Graph {
 // codeFile builds the code file of d.
 func (d *data) codeFile(t testing.TB, m fileformat.Metric) []byte {
 	t.Helper()
-	b, err := codes.Build(d.ident(m), d.source)
+	b, err := codes.Build(d.ident(m), d.Source)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,9 +97,9 @@ func (d *data) codes(t testing.TB, m fileformat.Metric) *codes.Codes {
 // exact returns the k best rows that are allowed.
 func exact(m fileformat.Metric, d *data, vec []float32, k int, allowed bitset.Set) []Hit {
 	var hits []Hit
-	for i := range d.rows() {
+	for i := range d.Len() {
 		if allowed == nil || allowed.Has(i) {
-			hits = append(hits, Hit{i, score(m, vec, d.row(i))})
+			hits = append(hits, Hit{i, score(m, vec, d.Row(i))})
 		}
 	}
 	slices.SortFunc(hits, func(a, b Hit) int {
@@ -217,9 +212,9 @@ func shapeNames() []string {
 func make1(name string, dim, n, queries int) (*data, [][]float32) {
 	r := rand.New(rand.NewPCG(uint64(len(name)), uint64(n)))
 	next := shapes[name](r, dim)
-	d := &data{dim: dim}
+	d := &data{vectors{Dim: dim}}
 	for range n {
-		d.vecs = append(d.vecs, next()...)
+		d.Vecs = append(d.Vecs, next()...)
 	}
 	var qs [][]float32
 	for range queries {
@@ -253,7 +248,7 @@ func compare(t testing.TB, g *Graph, d *data, m fileformat.Metric, vec []float32
 			t.Fatalf("row %d twice", h.Row)
 		case allowed != nil && !allowed.Has(h.Row):
 			t.Fatalf("row %d is not allowed", h.Row)
-		case h.Score != score(m, vec, d.row(h.Row)):
+		case h.Score != score(m, vec, d.Row(h.Row)):
 			t.Fatalf("row %d: score %g", h.Row, h.Score)
 		case i > 0 && (got[i-1].Score < h.Score || got[i-1].Score == h.Score && got[i-1].Row > h.Row):
 			t.Fatalf("hits %d and %d are out of order", i-1, i)

@@ -67,8 +67,8 @@ func TestCold(t *testing.T) {
 					files[i].DropCache()
 				}
 			}
-			some := bitset.New(d.rows())
-			for i := range d.rows() {
+			some := bitset.New(d.Len())
+			for i := range d.Len() {
 				if i%3 == 0 {
 					some.Set(i)
 				}

@@ -18,12 +18,12 @@ import (
 func TestVectorsAreCutWhileBuilding(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	next := shapes["normal"](r, 16)
-	d := &data{dim: 16}
+	d := &data{vectors{Dim: 16}}
 	for range 150 {
-		d.vecs = append(d.vecs, next()...)
+		d.Vecs = append(d.Vecs, next()...)
 	}
 	base := d.graph(t, fileformat.L2, Options{})
-	same := make([]int32, d.rows())
+	same := make([]int32, d.Len())
 	for i := range same {
 		same[i] = int32(i)
 	}
@@ -36,7 +36,7 @@ func TestVectorsAreCutWhileBuilding(t *testing.T) {
 	path := filepath.Join(dir, "vectors")
 	// build cuts the file when rows are asked for the cut-th time, and returns how often they were.
 	build := func(cut int, opts Options) (asked int, err error) {
-		if err := os.WriteFile(path, codec.BytesFromF32s(d.vecs), 0o600); err != nil {
+		if err := os.WriteFile(path, codec.BytesFromF32s(d.Vecs), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		f, err := fsys.Open("vectors")
@@ -44,7 +44,7 @@ func TestVectorsAreCutWhileBuilding(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer f.Close()
-		m, err := f.Map(int64(4 * len(d.vecs)))
+		m, err := f.Map(int64(4 * len(d.Vecs)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -57,7 +57,7 @@ func TestVectorsAreCutWhileBuilding(t *testing.T) {
 						return nil, err
 					}
 				}
-				return vecs[lo*d.dim : hi*d.dim], nil
+				return vecs[lo*d.Dim : hi*d.Dim], nil
 			}, opts)
 			return err
 		})

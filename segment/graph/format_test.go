@@ -18,14 +18,14 @@ var update = flag.Bool("update", false, "rewrite golden files")
 
 // fixture is a small file with duplicates.
 func fixture(t *testing.T, layout uint32) []byte {
-	d := &data{dim: 3, vecs: []float32{1, 0, 0, 0.5, -0.5, 0.25, 0, 0, 0, -3, 0.5, 1, 0, 0, 0}}
+	d := &data{vectors{Dim: 3, Vecs: []float32{1, 0, 0, 0.5, -0.5, 0.25, 0, 0, 0, -3, 0.5, 1, 0, 0, 0}}}
 	id := codes.Ident{DB: [16]byte{1, 2, 3}, Segment: 42, Rows: 5, Dim: 3, Metric: fileformat.Dot, CRC: 0xcafe}
 	var b memory
 	opts := Options{Seed: 9, layout: layout}
 	if (&header{layout: layout}).shares() {
 		opts.Codes = fixtureCodes(t)
 	}
-	if _, err := Write(t.Context(), &b, id, d.source, opts); err != nil {
+	if _, err := Write(t.Context(), &b, id, d.Source, opts); err != nil {
 		t.Fatal(err)
 	}
 	return b

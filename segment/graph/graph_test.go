@@ -82,10 +82,10 @@ func TestRecall(t *testing.T) {
 func TestPopularComponent(t *testing.T) {
 	const rows, dim, promise = 3000, 96, 0.95
 	r := rand.New(rand.NewPCG(1, 2))
-	d := &data{dim: dim, vecs: make([]float32, rows*dim)}
+	d := &data{vectors{Dim: dim, Vecs: make([]float32, rows*dim)}}
 	for i := range rows {
 		for range 12 {
-			d.row(i)[int(dim*math.Pow(r.Float64(), 2))] = 1 + r.Float32()
+			d.Row(i)[int(dim*math.Pow(r.Float64(), 2))] = 1 + r.Float32()
 		}
 	}
 	g := d.graph(t, fileformat.Cosine, Options{})
@@ -95,7 +95,7 @@ func TestPopularComponent(t *testing.T) {
 	}
 	found, want := 0, 0
 	for range 300 {
-		q := slices.Clone(d.row(r.IntN(rows)))
+		q := slices.Clone(d.Row(r.IntN(rows)))
 		for i := 1; i < dim; i++ {
 			if r.IntN(5) > 0 {
 				q[i] = 0
@@ -129,8 +129,8 @@ func TestFilters(t *testing.T) {
 			var buf Buffer
 			r := rand.New(rand.NewPCG(1, 2))
 			for _, share := range []float64{1, 0.5, 0.1, 0.02, 0.001, 0} {
-				allowed := bitset.New(d.rows())
-				for i := range d.rows() {
+				allowed := bitset.New(d.Len())
+				for i := range d.Len() {
 					if r.Float64() < share {
 						allowed.Set(i)
 					}
@@ -169,9 +169,9 @@ func TestFew(t *testing.T) {
 			}
 		}
 	}
-	d := &data{dim: 2, vecs: []float32{1, 2}}
+	d := &data{vectors{Dim: 2, Vecs: []float32{1, 2}}}
 	g := d.graph(t, fileformat.L2, Options{})
-	if hits, _, err := g.Query(d.row(0)).Search(0, Setting{EF: 10}, nil, nil, new(Buffer)); len(hits) != 0 || err != nil {
+	if hits, _, err := g.Query(d.Row(0)).Search(0, Setting{EF: 10}, nil, nil, new(Buffer)); len(hits) != 0 || err != nil {
 		t.Errorf("k = 0: %v, %v", hits, err)
 	}
 }
@@ -223,7 +223,7 @@ func TestReachable(t *testing.T) {
 // TestOverflow cuts nodes off: searches still find them.
 func TestOverflow(t *testing.T) {
 	d, queries := make1("normal", 16, 1000, 30)
-	g, err := create(context.Background(), d.ident(fileformat.L2), d.source, Options{})
+	g, err := create(context.Background(), d.ident(fileformat.L2), d.Source, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -304,7 +304,7 @@ func TestSources(t *testing.T) {
 			if calls++; calls > i {
 				return nil, failed
 			}
-			return d.source(lo, hi)
+			return d.Source(lo, hi)
 		}, Options{Trials: 8})
 		if !errors.Is(err, failed) {
 			t.Errorf("source fails after %d calls: %v", i, err)
@@ -316,7 +316,7 @@ func TestSources(t *testing.T) {
 		if calls++; calls == 2 { // the second reading
 			cancel()
 		}
-		return d.source(lo, hi)
+		return d.Source(lo, hi)
 	}, Options{Trials: 8}); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
@@ -327,12 +327,12 @@ func TestSources(t *testing.T) {
 		{Rows: 0, Dim: 3, Metric: fileformat.Dot}, {Rows: 1, Dim: 0, Metric: fileformat.Dot}, {Rows: 1, Dim: codes.MaxDim + 1, Metric: fileformat.Dot},
 		{Rows: 1, Dim: 1}, {Rows: 1, Dim: 1, Metric: fileformat.L2 + 1}, {Rows: -1, Dim: 1, Metric: fileformat.L2},
 	} {
-		if _, err := Write(context.Background(), new(memory), id, d.source, Options{}); err == nil {
+		if _, err := Write(context.Background(), new(memory), id, d.Source, Options{}); err == nil {
 			t.Errorf("%+v: no error", id)
 		}
 	}
 	g := d.graph(t, fileformat.Dot, Options{quiet: true})
-	if _, _, err := g.Query(d.row(0)).Search(3, Setting{EF: 10}, nil, func(int) (float64, error) { return 0, failed }, new(Buffer)); !errors.Is(err, failed) {
+	if _, _, err := g.Query(d.Row(0)).Search(3, Setting{EF: 10}, nil, func(int) (float64, error) { return 0, failed }, new(Buffer)); !errors.Is(err, failed) {
 		t.Errorf("score fails: %v", err)
 	}
 	defer func() {
@@ -401,8 +401,8 @@ func testAllocations(t *testing.T, layout uint32, dim int) {
 	d, queries := make1("normal", dim, 1000, 1)
 	g := d.graph(t, fileformat.Cosine, Options{layout: layout, quiet: true})
 	q := g.Query(queries[0])
-	allowed := bitset.New(d.rows())
-	for i := 0; i < d.rows(); i += 2 {
+	allowed := bitset.New(d.Len())
+	for i := 0; i < d.Len(); i += 2 {
 		allowed.Set(i)
 	}
 	var buf Buffer

@@ -21,8 +21,8 @@ func TestFar(t *testing.T) {
 		d, queries := make1("latent", w.dim, 3000, 20)
 		g := d.graph(t, fileformat.Cosine, Options{quiet: true, layout: layout})
 		r := rand.New(rand.NewPCG(1, 2))
-		half, n := bitset.New(d.rows()), d.rows()/2
-		for _, i := range r.Perm(d.rows())[:n] {
+		half, n := bitset.New(d.Len()), d.Len()/2
+		for _, i := range r.Perm(d.Len())[:n] {
 			half.Set(i)
 		}
 		const k = 10
@@ -31,9 +31,9 @@ func TestFar(t *testing.T) {
 		gaveUp, noticed := 0, 0
 		for _, vec := range queries {
 			score := d.scorer(fileformat.Cosine, vec)
-			order := exact(fileformat.Cosine, d, vec, d.rows(), nil)
+			order := exact(fileformat.Cosine, d, vec, d.Len(), nil)
 			without := func(nearest int) bitset.Set {
-				set := bitset.New(d.rows())
+				set := bitset.New(d.Len())
 				for _, h := range order[nearest:] {
 					set.Set(h.Row)
 				}
@@ -98,7 +98,7 @@ func TestFar(t *testing.T) {
 				continue
 			}
 			q = lost.Query(vec)
-			if q.Guard(k, s, d.rows()-50); true {
+			if q.Guard(k, s, d.Len()-50); true {
 				if _, stats, err := q.Search(k, s, without(50), score, &buf); !errors.Is(err, ErrFar) || stats.Passed != 50 {
 					t.Fatalf("lost: %v, %+v", err, stats)
 				}
@@ -121,8 +121,8 @@ func TestFarDuplicates(t *testing.T) {
 		layout := w.layout
 		d, queries := make1("duplicates", w.dim, 3000, 20)
 		g := d.graph(t, fileformat.Cosine, Options{quiet: true, layout: layout})
-		half := bitset.New(d.rows())
-		for _, i := range rand.New(rand.NewPCG(1, 2)).Perm(d.rows())[:d.rows()/2] {
+		half := bitset.New(d.Len())
+		for _, i := range rand.New(rand.NewPCG(1, 2)).Perm(d.Len())[:d.Len()/2] {
 			half.Set(i)
 		}
 		const k = 10
@@ -130,7 +130,7 @@ func TestFarDuplicates(t *testing.T) {
 		var buf Buffer
 		for i, vec := range queries {
 			far, vectors, last := slices.Clone(half), 0, math.Inf(1)
-			for _, h := range exact(fileformat.Cosine, d, vec, d.rows(), nil) {
+			for _, h := range exact(fileformat.Cosine, d, vec, d.Len(), nil) {
 				if h.Score != last {
 					vectors, last = vectors+1, h.Score
 				}
@@ -163,14 +163,14 @@ func TestFarIsConfirmed(t *testing.T) {
 	const filters = 40
 	gaveUp := 0
 	for range filters {
-		half := bitset.New(d.rows())
-		for _, i := range r.Perm(d.rows() - 1)[:d.rows()/2] {
+		half := bitset.New(d.Len())
+		for _, i := range r.Perm(d.Len() - 1)[:d.Len()/2] {
 			half.Set(1 + i)
 		}
-		q := g.Query(d.row(0))
+		q := g.Query(d.Row(0))
 		s := Setting{EF: 20}
 		q.Guard(1, s, half.Count())
-		if _, _, err := q.Search(1, s, half, d.scorer(fileformat.Cosine, d.row(0)), &buf); errors.Is(err, ErrFar) {
+		if _, _, err := q.Search(1, s, half, d.scorer(fileformat.Cosine, d.Row(0)), &buf); errors.Is(err, ErrFar) {
 			gaveUp++
 		} else if err != nil {
 			t.Fatal(err)
@@ -191,11 +191,11 @@ func TestFarEnds(t *testing.T) {
 	s := Setting{EF: 100}
 	var buf Buffer
 	for _, vec := range queries {
-		order := exact(fileformat.Cosine, d, vec, d.rows(), nil)
+		order := exact(fileformat.Cosine, d, vec, d.Len(), nil)
 		for _, c := range []struct{ from, to, expanded int }{
 			{0, 1500, firstLook}, {k, 1500 + k, 16 + 2*slack*100},
 		} {
-			allowed := bitset.New(d.rows())
+			allowed := bitset.New(d.Len())
 			for _, h := range slices.Concat(order[:c.from], order[c.to:]) {
 				allowed.Set(h.Row)
 			}
@@ -212,11 +212,11 @@ func TestFarEnds(t *testing.T) {
 // filter excludes the first half, which is no reason to give up there.
 func TestFarOnTheWay(t *testing.T) {
 	const rows, dim = 1000, 8
-	d := &data{dim: dim}
+	d := &data{vectors{Dim: dim}}
 	for i := range rows {
 		v := normal(rand.New(rand.NewPCG(1, uint64(i))), dim, 0.01)
 		v[0] = float32(i)
-		d.vecs = append(d.vecs, v...)
+		d.Vecs = append(d.Vecs, v...)
 	}
 	line := *d.graph(t, fileformat.L2, Options{quiet: true, layout: plain})
 	line.entryPoints, line.nodes = []uint32{0}, slices.Repeat([]uint32{none}, len(line.nodes))
@@ -229,7 +229,7 @@ func TestFarOnTheWay(t *testing.T) {
 			second.Set(i)
 		}
 	}
-	vec := d.row(rows - 1)
+	vec := d.Row(rows - 1)
 	q, s := line.Query(vec), Setting{EF: rows}
 	q.Guard(1, s, rows/2)
 	var buf Buffer

@@ -53,7 +53,7 @@ func TestHorizonOfNoise(t *testing.T) {
 		r := rand.New(rand.NewPCG(1, 2))
 		noise := make([][]float32, 50)
 		for i := range noise {
-			noise[i] = make([]float32, d.dim)
+			noise[i] = make([]float32, d.Dim)
 			for j := range noise[i] {
 				noise[i][j] = 20 * float32(r.NormFloat64())
 			}
@@ -110,9 +110,9 @@ func TestDepths(t *testing.T) {
 	if slices.ContainsFunc(trials, func(t trial) bool { return t.kind == single }) {
 		t.Error("trials along an axis for rows without zeros")
 	}
-	for i := range d.rows() {
-		d.row(i)[i%8], d.row(i)[(i+3)%8] = 0, 0 // a quarter
-		d.row(i)[1] *= 50                       // most of the length, for midDirections
+	for i := range d.Len() {
+		d.Row(i)[i%8], d.Row(i)[(i+3)%8] = 0, 0 // a quarter
+		d.Row(i)[1] *= 50                       // most of the length, for midDirections
 	}
 	g = d.graph(t, fileformat.Cosine, Options{quiet: true})
 	_, trials, _ = trialsOf(t, g, d)
@@ -146,13 +146,13 @@ func TestMeanNear(t *testing.T) {
 	for i := range centres {
 		centres[i] = normal(r, dim, 1)
 	}
-	d := &data{dim: dim}
+	d := &data{vectors{Dim: dim}}
 	for range n {
 		x := near(r, centres[r.IntN(groups)], 0.8)
 		for length, i := float32(math.Exp(r.NormFloat64())), 0; i < dim; i++ {
 			x[i] *= length
 		}
-		d.vecs = append(d.vecs, x...)
+		d.Vecs = append(d.Vecs, x...)
 	}
 	nearest := func(v []float32) (cosine float64) {
 		for _, c := range centres {
@@ -183,8 +183,8 @@ func TestMeanNear(t *testing.T) {
 // they are within the horizon, and noise three times as long was not.
 func TestDirections(t *testing.T) {
 	d, _ := make1("latent", 32, 2000, 0)
-	for i := range d.rows() {
-		x := d.row(i)
+	for i := range d.Len() {
+		x := d.Row(i)
 		length := float32(math.Sqrt(simd.Dot64(x, x)))
 		for j := range x {
 			x[j] /= length

@@ -110,7 +110,7 @@ func TestAnswersHoldLevels(t *testing.T) {
 	if os.Getenv("VECBOLT_BENCH_DATA") != "" {
 		for _, set := range formattest.Sets(t, 1) {
 			t.Run(set.Name, func(t *testing.T) {
-				holdLevels(t, &data{dim: set.Dim, vecs: set.Rows}, fileformat.Cosine, true)
+				holdLevels(t, &data{set.Rows}, fileformat.Cosine, true)
 			})
 		}
 		return
@@ -125,9 +125,9 @@ func TestAnswersHoldLevels(t *testing.T) {
 		t.Run(set.name, func(t *testing.T) {
 			t.Parallel()
 			next := set.shape(rand.New(rand.NewPCG(1, 2)), set.dim)
-			d := &data{dim: set.dim}
+			d := &data{vectors{Dim: set.dim}}
 			for range set.n {
-				d.vecs = append(d.vecs, next()...)
+				d.Vecs = append(d.Vecs, next()...)
 			}
 			holdLevels(t, d, set.metric, false)
 		})
@@ -138,7 +138,7 @@ func TestAnswersHoldLevels(t *testing.T) {
 // last.
 func holdLevels(t *testing.T, d *data, m fileformat.Metric, all bool) {
 	const fromRecall, errs = 0.8, 4
-	g, err := create(context.Background(), d.ident(m), d.source, Options{Planned: true})
+	g, err := create(context.Background(), d.ident(m), d.Source, Options{Planned: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +146,7 @@ func holdLevels(t *testing.T, d *data, m fileformat.Metric, all bool) {
 	b := newBuilder(context.Background(), g, 1)
 	b.planned = true
 	b.head.seed++
-	trials, err := b.trials(d.source)
+	trials, err := b.trials(d.Source)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,12 +197,12 @@ func TestBetweenUnequalClusters(t *testing.T) {
 		total += 1 / float64(i+1)
 		centres[i], sizes[i] = normal(r, dim, 1), total
 	}
-	d := &data{dim: dim}
+	d := &data{vectors{Dim: dim}}
 	var large, small []int // rows
 	for row := range n {
 		x := total * r.Float64()
 		c := slices.IndexFunc(sizes, func(size float64) bool { return x < size })
-		d.vecs = append(d.vecs, near(r, centres[c], 0.3)...)
+		d.Vecs = append(d.Vecs, near(r, centres[c], 0.3)...)
 		switch {
 		case c < clusters/50:
 			large = append(large, row)
@@ -212,7 +212,7 @@ func TestBetweenUnequalClusters(t *testing.T) {
 	}
 	between := func(share float32, rows, others []int) (trials []trial) {
 		for range asked {
-			x, y := d.row(rows[r.IntN(len(rows))]), d.row(others[r.IntN(len(others))])
+			x, y := d.Row(rows[r.IntN(len(rows))]), d.Row(others[r.IntN(len(others))])
 			v := make([]float32, dim)
 			for i := range v {
 				v[i] = (1-share)*x[i] + share*y[i]
@@ -229,7 +229,7 @@ func TestBetweenUnequalClusters(t *testing.T) {
 		trials []trial
 	}{{"in the middle", between(0.5, small, large)}, {"nearer to small ones", between(1./3, small, large)},
 		{"nearer to large ones", between(1./3, large, small)}, {"between small ones", between(0.5, small, small)}} {
-		if err := b.compareAll(kind.trials, d.source); err != nil {
+		if err := b.compareAll(kind.trials, d.Source); err != nil {
 			t.Fatal(err)
 		}
 		measured := 0
@@ -275,7 +275,7 @@ func (b *builder) answers(t *testing.T, trials []trial, column int, l *level, d 
 			t.Fatal(err)
 		}
 		found, err := tr.count(column, w, func(tr *trial, row uint32) (float64, error) {
-			x := d.row(int(row))
+			x := d.Row(int(row))
 			return b.score(tr, x, b.norm(x)), nil
 		})
 		if err != nil {

@@ -57,8 +57,8 @@ func TestFindLive(t *testing.T) {
 					if len(c.dead) > 0 && len(all) <= c.dead[len(c.dead)-1] {
 						continue
 					}
-					want, live := slices.Clone(all), bitset.New(d.rows())
-					live.Fill(d.rows())
+					want, live := slices.Clone(all), bitset.New(d.Len())
+					live.Fill(d.Len())
 					for _, rank := range slices.Backward(c.dead) {
 						live.Clear(int(all[rank]))
 						want = slices.Delete(want, rank, rank+1)
@@ -86,8 +86,8 @@ func TestFindLiveWithout(t *testing.T) {
 	g := d.graph(t, fileformat.Cosine, Options{quiet: true})
 	var buf Buffer
 	for row := range 20 {
-		q, live := g.Query(d.row(row)), bitset.New(d.rows())
-		live.Fill(d.rows())
+		q, live := g.Query(d.Row(row)), bitset.New(d.Len())
+		live.Fill(d.Len())
 		live.Clear(row)
 		q.Without(row)
 		got, _, err := q.FindLive(1, Setting{EF: 40}, live, &buf)
@@ -102,11 +102,11 @@ func TestFindLiveHorizon(t *testing.T) {
 	d, queries := make1("latent", 24, 3000, 1)
 	g := d.graph(t, fileformat.Cosine, Options{quiet: true})
 	g.head.horizons[1] = 1e-9
-	live := bitset.New(d.rows())
-	live.Fill(d.rows())
+	live := bitset.New(d.Len())
+	live.Fill(d.Len())
 	live.Clear(7)
 	q, s := g.Query(queries[0]), Setting{EF: 40}
-	q.Guard(10, s, d.rows())
+	q.Guard(10, s, d.Len())
 	if _, _, err := q.FindLive(10, s, live, new(Buffer)); !errors.Is(err, ErrBeyondHorizon) {
 		t.Error(err)
 	}

@@ -31,9 +31,9 @@ func TestChurn(t *testing.T) {
 		layout, dim := w.layout, w.dim
 		r := rand.New(rand.NewPCG(3, uint64(layout)))
 		next := shapes["latent"](r, dim)
-		d := &data{dim: dim}
+		d := &data{vectors{Dim: dim}}
 		for range n {
-			d.vecs = append(d.vecs, next()...)
+			d.Vecs = append(d.Vecs, next()...)
 		}
 		var queries [][]float32
 		for range 600 {
@@ -42,16 +42,16 @@ func TestChurn(t *testing.T) {
 		g := d.graph(t, fileformat.Cosine, Options{layout: layout, quiet: true})
 		for round := range *rounds {
 			// Rows keep their order; new ones come last.
-			kept := &data{dim: dim}
+			kept := &data{vectors{Dim: dim}}
 			rows := make([]int32, n)
 			for i := range rows {
 				if rows[i] = -1; r.IntN(100) > 0 {
-					rows[i] = int32(kept.rows())
-					kept.vecs = append(kept.vecs, d.row(i)...)
+					rows[i] = int32(kept.Len())
+					kept.Vecs = append(kept.Vecs, d.Row(i)...)
 				}
 			}
-			for kept.rows() < n {
-				kept.vecs = append(kept.vecs, next()...)
+			for kept.Len() < n {
+				kept.Vecs = append(kept.Vecs, next()...)
 			}
 			d = kept
 			g = d.graph(t, fileformat.Cosine, Options{layout: layout, Seed: uint64(round), Base: g, Rows: rows, quiet: true})
@@ -75,16 +75,16 @@ func TestMerge(t *testing.T) {
 			d, queries := make1(name, 12, 600, 40)
 			more, others := make1(other, 12, 300, 40)
 			base := d.graph(t, fileformat.L2, Options{quiet: true})
-			rows := make([]int32, d.rows())
-			joined := &data{dim: 12}
-			joined.vecs = append(joined.vecs, more.vecs[:100*12]...)
+			rows := make([]int32, d.Len())
+			joined := &data{vectors{Dim: 12}}
+			joined.Vecs = append(joined.Vecs, more.Vecs[:100*12]...)
 			for i := range rows {
 				if rows[i] = -1; i%10 > 0 {
-					rows[i] = int32(joined.rows())
-					joined.vecs = append(joined.vecs, d.row(i)...)
+					rows[i] = int32(joined.Len())
+					joined.Vecs = append(joined.Vecs, d.Row(i)...)
 				}
 			}
-			joined.vecs = append(joined.vecs, more.vecs[100*12:]...)
+			joined.Vecs = append(joined.Vecs, more.Vecs[100*12:]...)
 			g := joined.graph(t, fileformat.L2, Options{Base: base, Rows: rows, quiet: true})
 			found, want := 0, 0
 			var buf Buffer
@@ -103,7 +103,7 @@ func TestMergeRefuses(t *testing.T) {
 	d, _ := make1("normal", 4, 20, 0)
 	g := d.graph(t, fileformat.L2, Options{})
 	for _, rows := range [][]int32{nil, make([]int32, 20), append(make([]int32, 19), 20)} {
-		if _, err := Write(t.Context(), new(memory), d.ident(fileformat.L2), d.source, Options{Base: g, Rows: rows}); err == nil {
+		if _, err := Write(t.Context(), new(memory), d.ident(fileformat.L2), d.Source, Options{Base: g, Rows: rows}); err == nil {
 			t.Errorf("rows %v: no error", rows)
 		}
 	}

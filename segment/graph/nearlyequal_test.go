@@ -17,23 +17,23 @@ func TestBetweenDuplicates(t *testing.T) {
 	for _, w := range walks {
 		for _, m := range []fileformat.Metric{fileformat.Cosine, fileformat.Dot, fileformat.L2} {
 			r := rand.New(rand.NewPCG(3, 4))
-			d := &data{dim: w.dim}
+			d := &data{vectors{Dim: w.dim}}
 			var vecs [][]float32
 			for range 30 {
-				v := normal(r, d.dim, 1)
+				v := normal(r, d.Dim, 1)
 				vecs = append(vecs, v)
 				for range copies {
-					d.vecs = append(d.vecs, v...)
+					d.Vecs = append(d.Vecs, v...)
 				}
 			}
 			g := d.graph(t, m, Options{quiet: true, layout: w.layout})
 			var buf Buffer
 			for i, v := range vecs {
-				query, other := make([]float32, d.dim), vecs[(i+1)%len(vecs)]
+				query, other := make([]float32, d.Dim), vecs[(i+1)%len(vecs)]
 				for j := range query {
 					query[j] = (v[j] + other[j]) / 2
 				}
-				hits, stats, err := g.Query(query).Search(k, Setting{EF: d.rows()}, nil, d.scorer(m, query), &buf)
+				hits, stats, err := g.Query(query).Search(k, Setting{EF: d.Len()}, nil, d.scorer(m, query), &buf)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -51,20 +51,20 @@ func TestNearlyEqualRows(t *testing.T) {
 	const copies, others, k = 60, 1500, 10
 	for _, w := range walks {
 		r := rand.New(rand.NewPCG(3, 5))
-		d := &data{dim: w.dim}
+		d := &data{vectors{Dim: w.dim}}
 		for range others {
-			d.vecs = append(d.vecs, normal(r, d.dim, 1)...)
+			d.Vecs = append(d.Vecs, normal(r, d.Dim, 1)...)
 		}
-		page := normal(r, d.dim, 1)
+		page := normal(r, d.Dim, 1)
 		near := func() []float32 {
-			v := normal(r, d.dim, 0.005)
+			v := normal(r, d.Dim, 0.005)
 			for j := range v {
 				v[j] += page[j]
 			}
 			return v
 		}
 		for range copies {
-			d.vecs = append(d.vecs, near()...)
+			d.Vecs = append(d.Vecs, near()...)
 		}
 		g := d.graph(t, fileformat.L2, Options{quiet: true, layout: w.layout})
 		var buf Buffer
@@ -93,20 +93,20 @@ func TestFrontOfNearlyEqualRows(t *testing.T) {
 	const copies, others, k = 400, 1500, 10
 	r := rand.New(rand.NewPCG(3, 6))
 	page := normal(r, 24, 1)
-	d := &data{dim: len(page)}
+	d := &data{vectors{Dim: len(page)}}
 	for range others {
-		d.vecs = append(d.vecs, normal(r, d.dim, 1)...)
+		d.Vecs = append(d.Vecs, normal(r, d.Dim, 1)...)
 	}
 	for range copies {
 		for _, v := range page {
-			d.vecs = append(d.vecs, v+float32(0.005*r.NormFloat64()))
+			d.Vecs = append(d.Vecs, v+float32(0.005*r.NormFloat64()))
 		}
 	}
 	g := d.graph(t, fileformat.L2, Options{quiet: true, layout: plain})
 	s := Setting{EF: 500, StopRatio: 1.02}
 	var front, whole Buffer
 	for range 20 {
-		q := g.Query(d.row(others + r.IntN(copies)))
+		q := g.Query(d.Row(others + r.IntN(copies)))
 		got, _, err := q.Find(k, s, nil, &front)
 		if err != nil {
 			t.Fatal(err)

@@ -58,10 +58,10 @@ func BenchmarkPages(b *testing.B) {
 		b.Run(fmt.Sprintf("%dx%d", size[0], size[1]), func(b *testing.B) {
 			dim := size[1]
 			rows := lowRankData(size[0]+1000, dim)
-			queries := data{dim: dim, vecs: rows.vecs[size[0]*dim:]}
-			rows.vecs = rows.vecs[:size[0]*dim]
+			queries := data{vectors{Dim: dim, Vecs: rows.Vecs[size[0]*dim:]}}
+			rows.Vecs = rows.Vecs[:size[0]*dim]
 			ident := rows.ident(fileformat.Cosine)
-			built, err := create(b.Context(), ident, rows.source, Options{Planned: true})
+			built, err := create(b.Context(), ident, rows.Source, Options{Planned: true})
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -80,7 +80,7 @@ func BenchmarkPages(b *testing.B) {
 				}
 				vectors[i] = codec.F32sFromBytes(mapped(b, "vectors", func(w io.WriterAt) error {
 					to := vfs.NewGather(w, 0)
-					if _, err := to.Write(codec.BytesFromF32s(rows.vecs)); err != nil {
+					if _, err := to.Write(codec.BytesFromF32s(rows.Vecs)); err != nil {
 						return err
 					}
 					return to.Flush()
@@ -103,8 +103,8 @@ func inTurn(b *testing.B, graphs [2]*Graph, vectors [2][]float32, queries *data,
 	var buf Buffer
 	best := [2][]float64{}
 	for i := range best {
-		best[i] = slices.Repeat([]float64{math.Inf(1)}, queries.rows()/group)
-		found[i] = make([][]Hit, queries.rows())
+		best[i] = slices.Repeat([]float64{math.Inf(1)}, queries.Len()/group)
+		found[i] = make([][]Hit, queries.Len())
 	}
 	for round := range rounds * len(best) {
 		i := round % len(best)
@@ -112,9 +112,9 @@ func inTurn(b *testing.B, graphs [2]*Graph, vectors [2][]float32, queries *data,
 			start := time.Now()
 			for at := range group {
 				n := j*group + at
-				vec := queries.row(n)
+				vec := queries.Row(n)
 				hits, _, err := graphs[i].Query(vec).Search(10, Setting{EF: ef}, nil, func(row int) (float64, error) {
-					return simd.Dot64(vec, vectors[i][row*queries.dim:][:queries.dim]), nil
+					return simd.Dot64(vec, vectors[i][row*queries.Dim:][:queries.Dim]), nil
 				}, &buf)
 				if err != nil {
 					b.Fatal(err)
@@ -129,7 +129,7 @@ func inTurn(b *testing.B, graphs [2]*Graph, vectors [2][]float32, queries *data,
 		for _, s := range best[i] {
 			total += s
 		}
-		qps[i] = float64(queries.rows()) / total
+		qps[i] = float64(queries.Len()) / total
 	}
 	return qps, found
 }
@@ -140,10 +140,10 @@ func BenchmarkShared(b *testing.B) {
 	for _, size := range [][2]int{{85_000, 384}, {40_000, 768}, {20_000, 1536}} {
 		b.Run(fmt.Sprintf("%dx%d", size[0], size[1]), func(b *testing.B) {
 			rows := lowRankData(size[0]+1000, size[1])
-			queries := data{dim: rows.dim, vecs: rows.vecs[size[0]*rows.dim:]}
-			rows.vecs = rows.vecs[:size[0]*rows.dim]
+			queries := data{vectors{Dim: rows.Dim, Vecs: rows.Vecs[size[0]*rows.Dim:]}}
+			rows.Vecs = rows.Vecs[:size[0]*rows.Dim]
 			for i := range size[0] { // so that inner products order rows as the cosine does
-				x := rows.row(i)
+				x := rows.Row(i)
 				factor := float32(1 / math.Sqrt(simd.Dot64(x, x)))
 				for j := range x {
 					x[j] *= factor
@@ -160,7 +160,7 @@ func BenchmarkShared(b *testing.B) {
 				var file memory
 				start := time.Now()
 				opts := Options{layout: layout, Codes: with, Planned: true}
-				if _, err := Write(b.Context(), &file, rows.ident(m), rows.source, opts); err != nil {
+				if _, err := Write(b.Context(), &file, rows.ident(m), rows.Source, opts); err != nil {
 					b.Fatal(err)
 				}
 				seconds[i] = time.Since(start).Seconds()
@@ -174,20 +174,20 @@ func BenchmarkShared(b *testing.B) {
 			}
 			fmt.Printf("bytes per row %d, %d; built in %.1f, %.1f s\n", graphs[0].geo.size/int64(size[0]),
 				graphs[1].geo.size/int64(size[0]), seconds[0], seconds[1])
-			truth := make([][]Hit, queries.rows())
+			truth := make([][]Hit, queries.Len())
 			for i := range truth {
-				truth[i] = exact(m, rows, queries.row(i), 10, nil)
+				truth[i] = exact(m, rows, queries.Row(i), 10, nil)
 			}
 			for b.Loop() {
 				for _, ef := range []int{12, 24, 48, 96, 192} {
-					qps, found := inTurn(b, graphs, [2][]float32{rows.vecs, rows.vecs}, &queries, ef)
+					qps, found := inTurn(b, graphs, [2][]float32{rows.Vecs, rows.Vecs}, &queries, ef)
 					var hits [2]int
 					for i := range hits {
 						for n := range truth {
 							hits[i] += common(found[i][n], truth[n])
 						}
 					}
-					n := float64(10 * queries.rows())
+					n := float64(10 * queries.Len())
 					fmt.Printf("ef %d: %.0f queries/s and recall %.4f with codes of its own, %.0f and %.4f with shared ones, %.2f x\n",
 						ef, qps[0], float64(hits[0])/n, qps[1], float64(hits[1])/n, qps[1]/qps[0])
 				}

@@ -22,7 +22,7 @@ func products(r *rand.Rand, n int, next func() []float32, length func(row int) f
 		for j := range v {
 			v[j] *= f
 		}
-		d.dim, d.vecs = len(v), append(d.vecs, v...)
+		d.Dim, d.Vecs = len(v), append(d.Vecs, v...)
 	}
 	return d
 }
@@ -141,7 +141,7 @@ func TestBeyondHorizon(t *testing.T) {
 				g.head.horizons[1] = horizon
 				q := g.Query(vec)
 				if guarded {
-					q.Guard(k, Setting{EF: 100}, d.rows())
+					q.Guard(k, Setting{EF: 100}, d.Len())
 				}
 				_, _, err := q.Search(k, Setting{EF: 100}, allowed, d.scorer(m, vec), &buf)
 				return err
@@ -150,8 +150,8 @@ func TestBeyondHorizon(t *testing.T) {
 				t.Fatal(err)
 			}
 			last := buf.dists[k-1]
-			all := bitset.New(d.rows())
-			for i := range d.rows() {
+			all := bitset.New(d.Len())
+			for i := range d.Len() {
 				all.Set(i)
 			}
 			for _, c := range []struct {

@@ -28,7 +28,7 @@ func TestSameEverywhere(t *testing.T) {
 			t.Fatal(err)
 		}
 		lines = append(lines, fmt.Sprintf("%s, layout %d, dimension %d, metric %d: file %08x, answers %08x\n", label,
-			opts.layout, d.dim, m, crc32.ChecksumIEEE(b), answersTo(g, queries)))
+			opts.layout, d.Dim, m, crc32.ChecksumIEEE(b), answersTo(g, queries)))
 		return g
 	}
 	for j, w := range walks {
@@ -45,7 +45,7 @@ func TestSameEverywhere(t *testing.T) {
 		}
 		more, _ := make1("normal", w.dim, 50, 0)
 		opts.quiet = true
-		add("merged", &data{dim: d.dim, vecs: slices.Concat(d.vecs[gone*d.dim:], more.vecs)}, m, opts, queries)
+		add("merged", &data{vectors{Dim: d.Dim, Vecs: slices.Concat(d.Vecs[gone*d.Dim:], more.Vecs)}}, m, opts, queries)
 	}
 	got := strings.Join(lines, "")
 	if *update {

@@ -116,7 +116,7 @@ func TestSift(t *testing.T) {
 func TestLevelsOfSifting(t *testing.T) {
 	d, _ := make1("latent", middleDim, 1500, 0)
 	for _, m := range []fileformat.Metric{fileformat.Cosine, fileformat.L2} {
-		built, err := construct(t.Context(), d.ident(m), d.source, Options{QuickSize: 1})
+		built, err := construct(t.Context(), d.ident(m), d.Source, Options{QuickSize: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -162,12 +162,12 @@ func TestLevelsOfSifting(t *testing.T) {
 // trialsOf returns the trials that the calibration of g, a graph of d, has, with their true scores.
 func trialsOf(t *testing.T, g *Graph, d *data) (*builder, []trial, scoreFunc) {
 	b := newBuilder(t.Context(), g, 0)
-	trials, err := b.trials(d.source)
+	trials, err := b.trials(d.Source)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return b, trials, func(t *trial, row uint32) (float64, error) {
-		x := d.row(int(row))
+		x := d.Row(int(row))
 		return g.score(t, x, g.norm(x)), nil
 	}
 }

@@ -52,12 +52,12 @@ func TestScanSketches(t *testing.T) {
 				for _, row := range []int{0, 3, 100, 330} {
 					far := bitset.New(rows) // without the neighbourhood of the query
 					far.Fill(rows)
-					for _, near := range nearestByCodes(g.Query(d.row(row)), 200, none, nil) {
+					for _, near := range nearestByCodes(g.Query(d.Row(row)), 200, none, nil) {
 						far.Clear(int(near))
 					}
 					for _, allowed := range []bitset.Set{nil, odd, far} {
 						for _, left := range []bool{false, true} {
-							q := g.Query(d.row(row))
+							q := g.Query(d.Row(row))
 							without := uint32(none)
 							if left {
 								q.Without(row)
@@ -106,7 +106,7 @@ func TestScanSetting(t *testing.T) {
 			d, queries := make1("clusters", set.dim, rows, 60)
 			g := d.graph(t, m, Options{layout: layout, Planned: true})
 			for i := range 60 { // between two rows
-				x, y := d.row(i), d.row(rows-1-i)
+				x, y := d.Row(i), d.Row(rows-1-i)
 				mean := make([]float32, len(x))
 				for j := range mean {
 					mean[j] = (x[j] + y[j]) / 2
@@ -176,8 +176,8 @@ func TestScanSetting(t *testing.T) {
 func TestScanKeepsWalked(t *testing.T) {
 	d, queries := make1("latent", quickDim, 8000, 20)
 	g := d.graph(t, fileformat.Cosine, Options{quiet: true, layout: plain})
-	some := bitset.New(d.rows())
-	for row := 0; row < d.rows(); row += 4 {
+	some := bitset.New(d.Len())
+	for row := 0; row < d.Len(); row += 4 {
 		some.Set(row)
 	}
 	var buf Buffer

@@ -38,8 +38,8 @@ func TestSmall(t *testing.T) {
 		}
 		d, queries := make1(shape, c.dim, 300, 5)
 		if c.shape == "lengths" {
-			for i := range d.vecs[d.dim:] {
-				d.vecs[d.dim+i] /= 100
+			for i := range d.Vecs[d.Dim:] {
+				d.Vecs[d.Dim+i] /= 100
 			}
 		}
 		opts := Options{quiet: true, QuickSize: c.quickSize}
@@ -113,12 +113,12 @@ func TestSharedWalk(t *testing.T) {
 			if g.head.layout != layout {
 				t.Fatalf("%s, %d dimensions: layout %d", name, dim, g.head.layout)
 			}
-			if err := g.Compare(t.Context(), d.source); err != nil {
+			if err := g.Compare(t.Context(), d.Source); err != nil {
 				t.Fatal(err)
 			}
 			twin := whole(g)
-			some := bitset.New(d.rows())
-			for i := range d.rows() {
+			some := bitset.New(d.Len())
+			for i := range d.Len() {
 				if i%3 > 0 {
 					some.Set(i)
 				}
@@ -131,7 +131,7 @@ func TestSharedWalk(t *testing.T) {
 						q.Guard(10, s, 467)
 						p.Guard(10, s, 467)
 						if n%2 > 0 {
-							q, p = queryRow(g, d.row(n), n), queryRow(twin, d.row(n), n)
+							q, p = queryRow(g, d.Row(n), n), queryRow(twin, d.Row(n), n)
 						}
 						rows, did, err := q.Find(10, s, allowed, &buf)
 						want, stats, problem := p.Find(10, s, allowed, &other)
@@ -154,7 +154,7 @@ func TestSharedCodes(t *testing.T) {
 	with := d.codes(t, m)
 	b := d.file(t, m, Options{layout: shared, quiet: true})
 	var small memory
-	if _, err := codes.WriteSmall(&small, d.ident(m), d.source); err != nil {
+	if _, err := codes.WriteSmall(&small, d.ident(m), d.Source); err != nil {
 		t.Fatal(err)
 	}
 	lean, err := codes.Parse(small, d.ident(m))
@@ -178,12 +178,12 @@ func TestSharedCodes(t *testing.T) {
 	if _, err := Parse(b, d.ident(m), nil); !errors.Is(err, ErrCodes) || errors.Is(err, fileformat.ErrDamaged) {
 		t.Errorf("without codes: %v", err)
 	}
-	other := slices.Clone(d.vecs)
+	other := slices.Clone(d.Vecs)
 	other[len(other)-1]++
-	changed := &data{dim: d.dim, vecs: other} // of the same segment, although the last row differs
+	changed := &data{vectors{Dim: d.Dim, Vecs: other}} // of the same segment, although the last row differs
 	moved := d.ident(m)
 	moved.Segment++
-	foreign, err := codes.Build(moved, d.source)
+	foreign, err := codes.Build(moved, d.Source)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +196,7 @@ func TestSharedCodes(t *testing.T) {
 			t.Errorf("with other codes: %v", err)
 		}
 	}
-	if _, err := Write(t.Context(), new(memory), d.ident(m), d.source, Options{Small: true, Codes: elsewhere}); !errors.Is(err, fileformat.ErrMismatch) {
+	if _, err := Write(t.Context(), new(memory), d.ident(m), d.Source, Options{Small: true, Codes: elsewhere}); !errors.Is(err, fileformat.ErrMismatch) {
 		t.Errorf("made with other codes: %v", err)
 	}
 }
@@ -228,7 +228,7 @@ func TestSharedDamage(t *testing.T) {
 		if err := find(); !errors.Is(err, ErrCodes) || !errors.Is(err, fileformat.ErrDamaged) {
 			t.Errorf("byte %d of the codes: %v", at, err)
 		}
-		if _, err := Write(t.Context(), new(memory), id, d.source, Options{Small: true, Codes: parsed(t, file, id)}); !errors.Is(err, ErrCodes) {
+		if _, err := Write(t.Context(), new(memory), id, d.Source, Options{Small: true, Codes: parsed(t, file, id)}); !errors.Is(err, ErrCodes) {
 			t.Errorf("byte %d of the codes, building: %v", at, err)
 		}
 		file[at] ^= 1
@@ -257,7 +257,7 @@ func TestOddComponents(t *testing.T) {
 		for _, m := range metrics {
 			d, _ := make1("normal", 8, 300, 0)
 			for row := 0; row < 300; row += 50 { // some of them are trials
-				d.vecs[row*d.dim+3] = odd
+				d.Vecs[row*d.Dim+3] = odd
 			}
 			d.graph(t, m, Options{Trials: 40})
 		}
@@ -268,16 +268,16 @@ func TestOddComponents(t *testing.T) {
 func TestFewRows(t *testing.T) {
 	for _, m := range metrics {
 		for n := 1; n < 12; n++ {
-			d := &data{dim: 3}
+			d := &data{vectors{Dim: 3}}
 			for i := range n {
-				d.vecs = append(d.vecs, float32(i%3), 1, 0)
+				d.Vecs = append(d.Vecs, float32(i%3), 1, 0)
 			}
 			for _, equal := range []bool{false, true} {
 				if equal {
-					copy(d.vecs, slices.Repeat(d.row(0), n))
+					copy(d.Vecs, slices.Repeat(d.Row(0), n))
 				}
 				g := d.graph(t, m, Options{Planned: true, Trials: 20})
-				if err := g.Compare(t.Context(), d.source); err != nil {
+				if err := g.Compare(t.Context(), d.Source); err != nil {
 					t.Errorf("%v, %d rows, equal %v: %v", m, n, equal, err)
 				}
 			}
@@ -294,7 +294,7 @@ func TestUnshared(t *testing.T) {
 				layouts, dim, text = []uint32{quick, quickShared}, quickDim, "quick: from 512 dimensions"
 			}
 			d, queries := make1("normal", dim, 300, 5)
-			d.vecs[100*d.dim] = odd
+			d.Vecs[100*d.Dim] = odd
 			for _, m := range metrics {
 				// Where one row is very long, inner products have the plain layout, whole anyway.
 				if m == fileformat.Dot && !small {
@@ -310,7 +310,7 @@ func TestUnshared(t *testing.T) {
 				if g.head.layout != layouts[0] || g.Outdated(small) || g.Codes() != nil || g.Layout() != text {
 					t.Errorf("%s, metric %d: layout %d, %q, outdated %v", name, m, g.head.layout, g.Layout(), g.Outdated(small))
 				}
-				if err := g.Compare(t.Context(), d.source); err != nil {
+				if err := g.Compare(t.Context(), d.Source); err != nil {
 					t.Errorf("%s, metric %d: %v", name, m, err)
 				}
 				for _, q := range queries {

@@ -25,8 +25,8 @@ func TestStages(t *testing.T) {
 		layout := set.layout
 		d, queries := make1("latent", set.dim, 2000, 30)
 		g := d.graph(t, fileformat.L2, Options{quiet: true, layout: layout})
-		half := bitset.New(d.rows())
-		for i := 0; i < d.rows(); i += 2 {
+		half := bitset.New(d.Len())
+		for i := 0; i < d.Len(); i += 2 {
 			half.Set(i)
 		}
 		narrow, wide := Setting{EF: 12, StopRatio: 1.1}, Setting{EF: 150, StopRatio: 1.5}
@@ -93,7 +93,7 @@ func TestSpread(t *testing.T) {
 	for _, set := range walks {
 		r := rand.New(rand.NewPCG(3, 4))
 		side := normal(r, set.dim, 1)
-		d := &data{dim: set.dim}
+		d := &data{vectors{Dim: set.dim}}
 		for i := range 600 {
 			v := normal(r, set.dim, 0.1)
 			if i%2 == 0 {
@@ -101,7 +101,7 @@ func TestSpread(t *testing.T) {
 					v[j] += side[j]
 				}
 			}
-			d.vecs = append(d.vecs, v...)
+			d.Vecs = append(d.Vecs, v...)
 		}
 		g := d.graph(t, fileformat.L2, Options{quiet: true, layout: set.layout})
 		point := func(e simd.Neighbour) []float32 {
@@ -139,8 +139,8 @@ func TestSpread(t *testing.T) {
 			}
 		}
 	}
-	d := &data{dim: 2, vecs: []float32{0, 0, 1, 1}}
-	q := d.graph(t, fileformat.L2, Options{quiet: true}).Query(d.row(0))
+	d := &data{vectors{Dim: 2, Vecs: []float32{0, 0, 1, 1}}}
+	q := d.graph(t, fileformat.L2, Options{quiet: true}).Query(d.Row(0))
 	var buf Buffer
 	if _, _, err := q.Find(1, Setting{EF: 1}, nil, &buf); err != nil {
 		t.Fatal(err)
@@ -415,11 +415,11 @@ func TestBetweenSmallGroups(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, dim))
 	var centres [groups][]float32
 	for i := range centres {
-		centres[i] = slices.Clone(d.row(r.IntN(rows)))
+		centres[i] = slices.Clone(d.Row(r.IntN(rows)))
 	}
 	for _, centre := range centres {
 		for range each {
-			d.vecs = append(d.vecs, near(r, centre, 0.01)...)
+			d.Vecs = append(d.Vecs, near(r, centre, 0.01)...)
 		}
 	}
 	g := d.created(t, fileformat.Cosine, Options{Planned: true, layout: plain})
@@ -448,8 +448,8 @@ func TestBetweenSmallGroups(t *testing.T) {
 	if !ok || one.Within > 0 || one.Spread != s.Spread || one.Beyond != (Stage{}) {
 		t.Fatalf("under a filter: %v, %v", one, ok)
 	}
-	allowed := bitset.New(d.rows())
-	for row := range d.rows() {
+	allowed := bitset.New(d.Len())
+	for row := range d.Len() {
 		if r.IntN(2) == 0 {
 			allowed.Set(row)
 		}
@@ -507,14 +507,14 @@ func TestBetweenTemplates(t *testing.T) {
 		sum += 1 / float64(i+1)
 		shares[i] = sum
 	}
-	d := &data{dim: dim}
+	d := &data{vectors{Dim: dim}}
 	for range rows {
 		at, _ := slices.BinarySearch(shares[:], sum*r.Float64())
 		x := slices.Clone(templates[min(at, kinds-1)])
 		for range 3 {
 			x[r.IntN(dim)] += float32(r.IntN(2))
 		}
-		d.vecs = append(d.vecs, x...)
+		d.Vecs = append(d.Vecs, x...)
 	}
 	g := d.created(t, fileformat.L2, Options{Planned: true, layout: plain})
 	keepsRecall(t, g, d, fileformat.L2, k, recall, func() []float32 {

@@ -19,14 +19,14 @@ func TestMidDirections(t *testing.T) {
 		least, most int // directions left out
 	}{{1, 1, 1}, {3, 2, 4}, {dim, dim / 2, dim / 2}} {
 		r := rand.New(rand.NewPCG(7, uint64(c.strong)))
-		d := &data{dim: dim, vecs: make([]float32, rows*dim)}
-		for i := range d.vecs {
-			if d.vecs[i] = float32(r.NormFloat64()); i%dim < c.strong {
-				d.vecs[i] *= 30
+		d := &data{vectors{Dim: dim, Vecs: make([]float32, rows*dim)}}
+		for i := range d.Vecs {
+			if d.Vecs[i] = float32(r.NormFloat64()); i%dim < c.strong {
+				d.Vecs[i] *= 30
 			}
 		}
 		b := newBuilder(t.Context(), d.graph(t, fileformat.L2, Options{quiet: true}), 1)
-		s := synthesizer{builder: b, rows: d.source, rng: r}
+		s := synthesizer{builder: b, rows: d.Source, rng: r}
 		if err := s.order(); err != nil {
 			t.Fatal(err)
 		}
@@ -60,7 +60,7 @@ func TestMidDirections(t *testing.T) {
 		}
 		rowsLength := 0.0
 		for i := range rows {
-			x := s.fromCentre(d.row(i))
+			x := s.fromCentre(d.Row(i))
 			rowsLength += simd.Dot64(x, x)
 		}
 		if share := lengths / 50 / (rowsLength / rows); math.Abs(share-1) > 0.5 {
@@ -72,7 +72,7 @@ func TestMidDirections(t *testing.T) {
 	}
 	kinds := func(d *data, metric fileformat.Metric) (n [kinds]int) {
 		b := newBuilder(t.Context(), d.graph(t, metric, Options{quiet: true}), 1)
-		all, err := b.queries(d.source)
+		all, err := b.queries(d.Source)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -90,7 +90,7 @@ func TestMidDirections(t *testing.T) {
 	}{{even, fileformat.Cosine, 0, 90}, {few, fileformat.Cosine, 90, 90}, {few, fileformat.L2, 90, 90}, {few, fileformat.Dot, 0, 0}} {
 		n := kinds(c.d, c.metric)
 		if n[midDirections] != c.middle || n[weakDirections] != c.weakKinds {
-			t.Errorf("%d dimensions, metric %v: %d and %d trials, want %d and %d", c.d.dim, c.metric, n[midDirections],
+			t.Errorf("%d dimensions, metric %v: %d and %d trials, want %d and %d", c.d.Dim, c.metric, n[midDirections],
 				n[weakDirections], c.middle, c.weakKinds)
 		}
 	}
@@ -98,13 +98,13 @@ func TestMidDirections(t *testing.T) {
 
 // categories returns rows with n one-hot categories of the given width, and with some numbers.
 func categories(r *rand.Rand, rows, n, width, numbers int) *data {
-	d := &data{dim: n*width + numbers, vecs: make([]float32, rows*(n*width+numbers))}
+	d := &data{vectors{Dim: n*width + numbers, Vecs: make([]float32, rows*(n*width+numbers))}}
 	for i := range rows {
 		for c := range n {
-			d.row(i)[c*width+r.IntN(width)] = 1
+			d.Row(i)[c*width+r.IntN(width)] = 1
 		}
 		for j := range numbers {
-			d.row(i)[n*width+j] = float32(r.Float64())
+			d.Row(i)[n*width+j] = float32(r.Float64())
 		}
 	}
 	return d
@@ -116,11 +116,11 @@ func TestNumbersAlone(t *testing.T) {
 	const each, k, recall = 12, 10, 0.9
 	r := rand.New(rand.NewPCG(3, 4))
 	d := categories(r, 6000, 5, each, 8)
-	first := d.dim - 8
+	first := d.Dim - 8
 	g := d.created(t, fileformat.L2, Options{Planned: true, layout: plain})
 	keepsRecall(t, g, d, fileformat.L2, k, recall, func() []float32 {
-		x := make([]float32, d.dim)
-		for j := first; j < d.dim; j++ {
+		x := make([]float32, d.Dim)
+		for j := first; j < d.Dim; j++ {
 			x[j] = float32(r.Float64())
 		}
 		return x
@@ -132,7 +132,7 @@ func TestNumbersAlone(t *testing.T) {
 func TestFilledTrials(t *testing.T) {
 	filledOf := func(d *data, metric fileformat.Metric) (some []trial) {
 		b := newBuilder(t.Context(), d.graph(t, metric, Options{quiet: true}), 1)
-		all, err := b.queries(d.source)
+		all, err := b.queries(d.Source)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -153,7 +153,7 @@ func TestFilledTrials(t *testing.T) {
 			for _, trial := range some {
 				kept := 0 // components of categories
 				for j, v := range trial.vec {
-					switch number := j >= d.dim-c.numbers; {
+					switch number := j >= d.Dim-c.numbers; {
 					case number && v == 0:
 						t.Fatalf("%d numbers, metric %v: component %d is zero", c.numbers, metric, j)
 					case !number && v != 0:

@@ -12,14 +12,14 @@ import (
 // the bounds that follow from walks are wrong.
 func TestTruth(t *testing.T) {
 	r := rand.New(rand.NewPCG(4, 9))
-	coarse := &data{dim: 16} // one row makes the steps of codes long
+	coarse := &data{vectors{Dim: 16}} // one row makes the steps of codes long
 	for i := range 3000 {
-		for j := range coarse.dim {
+		for j := range coarse.Dim {
 			v := float32(i%7*j%5) + 0.004*float32(r.NormFloat64())
 			if i == 0 {
 				v = 50
 			}
-			coarse.vecs = append(coarse.vecs, v)
+			coarse.Vecs = append(coarse.Vecs, v)
 		}
 	}
 	fine, _ := make1("clusters", 24, 3000, 0)
@@ -27,12 +27,12 @@ func TestTruth(t *testing.T) {
 		for _, m := range metrics {
 			g := d.graph(t, m, Options{quiet: true})
 			b := newBuilder(t.Context(), g, 0)
-			trials, err := b.queries(d.source)
+			trials, err := b.queries(d.Source)
 			if err != nil {
 				t.Fatal(err)
 			}
 			trials = oneIn(6, trials, func(kind) bool { return true })
-			if err := b.compareAll(trials, d.source); err != nil {
+			if err := b.compareAll(trials, d.Source); err != nil {
 				t.Fatal(err)
 			}
 			wrong := 0

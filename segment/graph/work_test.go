@@ -18,17 +18,17 @@ import (
 func TestWork(t *testing.T) {
 	const rows, queries, tolerance = 6000, 60, 1.3
 	r := rand.New(rand.NewPCG(31, 32))
-	noise := &data{dim: 24, vecs: normal(r, 24*(rows+queries), 1)}
+	noise := &data{vectors{Dim: 24, Vecs: normal(r, 24*(rows+queries), 1)}}
 	for name, all := range map[string]*data{"clusters": lowRankData(rows+queries, 64), "noise": noise} {
 		t.Run(name, func(t *testing.T) {
-			d := &data{dim: all.dim, vecs: all.vecs[:rows*all.dim]}
+			d := &data{vectors{Dim: all.Dim, Vecs: all.Vecs[:rows*all.Dim]}}
 			g := d.graph(t, fileformat.Cosine, Options{layout: plain})
 			var buf Buffer
 			for _, ef := range []int{12, 30, 100, 400, 2000} {
 				s := Setting{EF: ef}
 				sum := 0
 				for i := range queries {
-					_, stats, err := g.Query(all.row(rows+i)).Find(1, s, nil, &buf)
+					_, stats, err := g.Query(all.Row(rows+i)).Find(1, s, nil, &buf)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -46,7 +46,7 @@ func TestWork(t *testing.T) {
 // TestMeasureWork: one worker measures what many do, yields to others, and heeds the context.
 func TestMeasureWork(t *testing.T) {
 	const rows, dim = 600, 24
-	d := &data{dim: dim, vecs: normal(rand.New(rand.NewPCG(33, 34)), dim*rows, 1)}
+	d := &data{vectors{Dim: dim, Vecs: normal(rand.New(rand.NewPCG(33, 34)), dim*rows, 1)}}
 	for _, layout := range []uint32{plain, quick} {
 		g := d.created(t, fileformat.L2, Options{layout: layout})
 		want := g.head.work
@@ -57,7 +57,7 @@ func TestMeasureWork(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		b := newBuilder(ctx, g, 1)
 		b.yield = func() { yields++ }
-		trials, err := b.trials(d.source)
+		trials, err := b.trials(d.Source)
 		if err != nil {
 			t.Fatal(err)
 		}
