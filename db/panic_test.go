@@ -73,11 +73,7 @@ func TestLeaderPanics(t *testing.T) {
 							others <- err
 						}()
 					}
-					for waiting := 0; waiting < cap(others); runtime.Gosched() {
-						vdb.engine.Queue.Mu.Lock()
-						waiting = len(vdb.engine.Queue.Waiting)
-						vdb.engine.Queue.Mu.Unlock()
-					}
+					untilWaiting(vdb, cap(others))
 				} else {
 					for range cap(others) {
 						others <- nil

@@ -3,9 +3,13 @@ package db
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"sync"
 	"testing"
+
+	"github.com/vecbolt/vecbolt/internal/engine"
+	"github.com/vecbolt/vecbolt/internal/share"
 )
 
 // A write that waits for others ends with its context, in the process that leads: a function that
@@ -37,14 +41,7 @@ func TestWaitingWriteEndsWithItsContext(t *testing.T) {
 				}
 			})
 		}
-		for queue := &vdb.engine.Queue; ; runtime.Gosched() {
-			queue.Mu.Lock()
-			n := len(queue.Waiting)
-			queue.Mu.Unlock()
-			if n == 3 {
-				break
-			}
-		}
+		untilWaiting(vdb, 3)
 		cancel()
 		writing.Wait()
 	})
@@ -61,4 +58,46 @@ func TestWaitingWriteEndsWithItsContext(t *testing.T) {
 		t.Errorf("%d documents, want the last one", n)
 	}
 	check(t, vdb)
+}
+
+// untilWaiting waits until n writes wait for others.
+func untilWaiting(vdb *DB, n int) {
+	for waiting := -1; waiting != n; runtime.Gosched() {
+		vdb.engine.Queue.Mu.Lock()
+		waiting = len(vdb.engine.Queue.Waiting)
+		vdb.engine.Queue.Mu.Unlock()
+	}
+}
+
+// TestDecisionBehindWrites: a decision of a follower reaches the leader behind more requests than
+// the leader works on at once, which all wait for the decision.
+func TestDecisionBehindWrites(t *testing.T) {
+	if !engine.CanShare {
+		t.Skip("processes do not share here")
+	}
+	dir := t.TempDir()
+	leader := open(t, dir, quick)
+	collection(t, leader, "c", Schema{})
+	c := collectionOf(t, open(t, dir, quick), "c")
+	upsert(t, c, Document{ID: "first"})
+	const writers = share.MaxRequests + 50
+	var writing sync.WaitGroup
+	n, err := c.DeleteFunc(t.Context(), nil, func(*Document) (bool, error) {
+		for w := range writers {
+			writing.Go(func() {
+				if _, err := c.Insert(t.Context(), Document{ID: fmt.Sprint(w)}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		untilWaiting(leader, writers)
+		return true, nil
+	})
+	writing.Wait()
+	if n != 1 || err != nil {
+		t.Errorf("%d documents deleted, %v", n, err)
+	}
+	if n := must(c.Count(t.Context(), nil)); n != writers {
+		t.Errorf("%d documents of %d", n, writers)
+	}
 }

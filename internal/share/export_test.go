@@ -5,9 +5,6 @@ import "time"
 // MaxOps is the limit of a batch.
 const MaxOps = maxOps
 
-// MaxRequests is the number of requests of a follower that a leader works on at once.
-const MaxRequests = maxRequests
-
 // SetReadersTime changes readersTime and returns the former value.
 func SetReadersTime(d time.Duration) (before time.Duration) {
 	before, readersTime = readersTime, d

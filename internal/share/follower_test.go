@@ -230,3 +230,37 @@ func TestDecidedTooLate(t *testing.T) {
 		}
 	}
 }
+
+// TestBeats: a follower says that it still decides until it has decided.
+func TestBeats(t *testing.T) {
+	if !engine.CanShare {
+		t.Skip("processes do not share here")
+	}
+	decide, beat := SetDecideTimes(decideTime, time.Millisecond)
+	defer SetDecideTimes(decide, beat)
+	socket, other := connected(t)
+	in := NewReader(other, true)
+	next := func() Message {
+		m, err := in.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	l := newLink(socket)
+	l.pending[1] = &pending{id: 1, decide: func() ([]engine.Op, error) {
+		for range 3 {
+			if m := next(); m != (Cancel{}) {
+				t.Errorf("sent %+v", m)
+			}
+		}
+		return nil, nil
+	}}
+	new(Member).decide(l, Grant{Request: 1})
+	m := next()
+	for ; m == (Cancel{}); m = next() {
+	}
+	if _, ok := m.(Decided); !ok {
+		t.Errorf("sent %+v", m)
+	}
+}

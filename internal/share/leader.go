@@ -23,8 +23,8 @@ const (
 	helloTime = 10 * time.Second
 	// farewell is how long the end of a leader waits until a follower has read the rest.
 	farewell = 2 * time.Second
-	// maxRequests is the number of requests of one follower that are worked on at once.
-	maxRequests = 256
+	// MaxRequests is the number of requests of one follower that are worked on at once.
+	MaxRequests = 256
 	// joinBytes is the size from which records are sent to a follower that joins.
 	joinBytes = 1 << 20
 )
@@ -110,7 +110,7 @@ func (f *follower) full() bool {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return len(f.requests) >= maxRequests
+	return len(f.requests) >= MaxRequests
 }
 
 // unserved reports whether something has arrived that was left while the follower was full. It is

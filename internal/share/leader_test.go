@@ -3,7 +3,10 @@ package share
 import (
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/vecbolt/vecbolt/internal/engine"
 )
@@ -87,5 +90,54 @@ func TestHelloToFormerLeader(t *testing.T) {
 	l := &link{in: NewReader(conn, true)}
 	if m, err := l.receive(); !errors.Is(err, ErrNotLeader) {
 		t.Fatal(m, err)
+	}
+}
+
+// TestDecisionTakesLong: a leader waits for the decision of a follower while the follower says that
+// it still decides, and decideTime longer.
+func TestDecisionTakesLong(t *testing.T) {
+	if !engine.CanShare {
+		t.Skip("processes do not share here")
+	}
+	for name, decides := range map[string]bool{"decides": true, "falls silent": false} {
+		t.Run(name, func(t *testing.T) {
+			socket, _ := connected(t)
+			synctest.Test(t, func(t *testing.T) {
+				s, r := new(leader), &request{decided: make(chan Decided, 1)}
+				f := &follower{socket: socket, out: newQueue(socket), beat: make(chan struct{}, 1),
+					requests: map[uint64]*request{1: r}}
+				var ended atomic.Bool
+				go func() {
+					ops, err := s.decide(t.Context(), f, 1, 0, r)
+					if decides != (err == nil && len(ops) == 1) {
+						t.Error(ops, err)
+					}
+					ended.Store(true)
+				}()
+				for range 5 {
+					time.Sleep(decideTime - 1)
+					if err := s.handle(f, Cancel{}); err != nil {
+						t.Fatal(err)
+					}
+					synctest.Wait()
+				}
+				if decides {
+					if err := s.handle(f, Decided{Request: 1, Ops: make([]engine.Op, 1)}); err != nil {
+						t.Fatal(err)
+					}
+				} else {
+					time.Sleep(decideTime - 1)
+				}
+				synctest.Wait()
+				if ended.Load() != decides {
+					t.Error("too soon, or late")
+				}
+				time.Sleep(time.Nanosecond)
+				synctest.Wait()
+				if !ended.Load() {
+					t.Error("the leader still waits")
+				}
+			})
+		})
 	}
 }

@@ -162,7 +162,7 @@ func TestLoopFull(t *testing.T) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.requests = map[uint64]*request{}
-		for id := range uint64(maxRequests) {
+		for id := range uint64(MaxRequests) {
 			f.requests[id] = &request{}
 		}
 	}, func() {
