@@ -19,7 +19,7 @@
 // vfs.Guard and [Segment.Fault]), because an unreadable disk sector or a truncated file shows as a
 // memory fault.
 //
-// The file, all little-endian; docs/format/segment.md is the norm:
+// The file, all little-endian; docs/format/segment.md specifies it:
 //
 //	┌────────────┬──────────────────────┬─────┬────────────────┬─────────────────┬───────────────────────┐
 //	│ header 4 K │ vectors f32[n × dim] │ pad │ docnums u64[n] │ invnorms f32[n] │ checksums u32[blocks] │

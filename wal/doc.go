@@ -20,7 +20,7 @@
 //     error: after a failed fsync nobody knows what the disk holds. Failing to make a new file, for
 //     example on a full disk, is harmless: nothing was written, and the append may be tried again.
 //
-// The file, all little-endian; docs/format/wal.md is the norm:
+// The file, all little-endian; docs/format/wal.md specifies it:
 //
 //	wal/0000001f.wal   header 4 KiB | group | group | ... | zeros, or old bytes of a recycled file
 //	group              frame | frame | ..., written at once, begins at a multiple of 4096

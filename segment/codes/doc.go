@@ -23,7 +23,7 @@
 //     the file's size.
 //
 // Codes are derived data: a damaged or missing file can be rebuilt from the vectors.
-// docs/format/codes.md is the norm of the file.
+// docs/format/codes.md specifies the file.
 //
 // Codes and Queries are immutable and safe for concurrent use as long as the bytes given to Parse
 // stay mapped; a [Buffer] is for one goroutine. Code that reads mapped bytes, Candidates and

@@ -19,7 +19,7 @@
 // bytes. Equal numbers share a code, whether int64 or float64. Lists and maps have codes of their
 // own in the column of their path; the elements of lists are a second column of the same path, in
 // which a row may have many codes. Columns that few rows have store the rows beside the codes.
-// docs/format/columns.md is the norm.
+// docs/format/columns.md specifies the file.
 //
 // A Builder is not safe for concurrent use. Columns are, as long as the bytes given to Parse stay
 // mapped; they are immutable, and no result shares memory with them. Code that reads mapped bytes,

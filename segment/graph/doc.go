@@ -24,7 +24,7 @@
 //     memory beyond a fraction of the file's size, and, in a [Buffer], a bit per row.
 //
 // Graphs are derived data: a damaged or missing file can be rebuilt from the vectors.
-// docs/format/graph.md is the norm of the file.
+// docs/format/graph.md specifies the file.
 //
 // Graphs and Queries are immutable and safe for concurrent use as long as the bytes given to Parse
 // stay mapped; a Buffer is for one goroutine. Code that reads mapped bytes, Search included,

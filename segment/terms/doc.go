@@ -17,7 +17,8 @@
 //   - Any bytes may be parsed: no panic, no access out of bounds, no memory beyond a fraction of
 //     the file's size.
 //
-// The file is derived data: it can be rebuilt from the documents. docs/format/terms.md is its norm.
+// The file is derived data: it can be rebuilt from the documents. docs/format/terms.md specifies
+// the file.
 //
 // A Search and its sources are safe for concurrent use, as long as the bytes given to Parse stay
 // mapped; a [Buffer] is for one goroutine. Code that reads mapped bytes belongs inside vfs.Guard:
