@@ -503,6 +503,9 @@ func TestDirectoryReplaced(t *testing.T) {
 			if !errors.Is(err, engine.ErrReplaced) || !errors.Is(err, ErrClosed) || errors.Is(err, ErrCorrupt) {
 				t.Error(err)
 			}
+			if s := must(follower.Stats()); !strings.Contains(s.Failed, engine.ErrReplaced.Error()) {
+				t.Errorf("failed: %q", s.Failed)
+			}
 			if _, err := c.Get(ctx, dir, WithVector); err != nil {
 				t.Error(err)
 			}
@@ -739,27 +742,58 @@ func TestReaderBetweenWriters(t *testing.T) {
 }
 
 // TestReaderOfReplacedDirectory puts another database in the place of one that a process only
-// reads. It reads on, and Barrier says that it cannot know what others write.
+// reads, and then the first one again. Meanwhile it reads on, Barrier says that it cannot know what
+// others write, and Stats that the database is not there.
 func TestReaderOfReplacedDirectory(t *testing.T) {
 	bounded(t)
-	ctx, parent := t.Context(), t.TempDir()
-	dir, other := filepath.Join(parent, "db"), filepath.Join(parent, "other")
-	for _, at := range []string{dir, other} {
-		vdb := open(t, at, nil)
-		upsert(t, collection(t, vdb, "c", Schema{}), Document{ID: at})
-		if err := vdb.Close(); err != nil {
+	move := func(t *testing.T, from, to string) {
+		t.Helper()
+		if err := os.Rename(from, to); err != nil {
 			t.Fatal(err)
 		}
 	}
-	reader := open(t, dir, &Options{ReadOnly: true})
-	if err := errors.Join(os.Rename(dir, dir+".old"), reader.Barrier(ctx), os.Rename(other, dir)); err != nil {
-		t.Fatal(err)
-	}
-	if err := reader.Barrier(ctx); !errors.Is(err, engine.ErrReplaced) {
-		t.Error(err)
-	}
-	if _, err := collectionOf(t, reader, "c").Get(ctx, dir, WithText); err != nil {
-		t.Error(err)
+	for name, move := range map[string]func(t *testing.T, from, to string){
+		"renamed": move,
+		"emptied and filled": func(t *testing.T, from, to string) {
+			if _, err := os.Stat(to); err != nil {
+				if err := os.Mkdir(to, 0o700); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, e := range must(os.ReadDir(from)) {
+				move(t, filepath.Join(from, e.Name()), filepath.Join(to, e.Name()))
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, parent := t.Context(), t.TempDir()
+			dir, other := filepath.Join(parent, "db"), filepath.Join(parent, "other")
+			for _, at := range []string{dir, other} {
+				vdb := open(t, at, nil)
+				upsert(t, collection(t, vdb, "c", Schema{}), Document{ID: at})
+				if err := vdb.Close(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			reader := open(t, dir, &Options{ReadOnly: true})
+			failed := func() string { return must(reader.Stats()).Failed }
+			move(t, dir, dir+".old")
+			move(t, other, dir)
+			if err := reader.Barrier(ctx); !errors.Is(err, engine.ErrReplaced) {
+				t.Error(err)
+			}
+			if got := failed(); !strings.Contains(got, engine.ErrReplaced.Error()) {
+				t.Errorf("failed: %q", got)
+			}
+			if _, err := collectionOf(t, reader, "c").Get(ctx, dir, WithText); err != nil {
+				t.Error(err)
+			}
+			move(t, dir, other)
+			move(t, dir+".old", dir)
+			if err := reader.Barrier(ctx); err != nil || failed() != "" {
+				t.Errorf("restored: %v, failed: %q", err, failed())
+			}
+		})
 	}
 }
 

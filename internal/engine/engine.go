@@ -84,11 +84,12 @@ type Engine struct {
 
 	Background background
 
-	role    atomic.Uint32 // a Role
-	behind  atomic.Bool   // the version is that of a directory which was fenced: see Fenced
-	shared  sharing
-	writes  bool // from the lock to its end: this process may write; guarded by Mu
-	keeping int  // derived files that are being written; guarded by Mu
+	role     atomic.Uint32 // a Role
+	behind   atomic.Bool   // the version is that of a directory which was fenced: see Fenced
+	replaced atomic.Bool   // another database was met in the directory
+	shared   sharing
+	writes   bool // from the lock to its end: this process may write; guarded by Mu
+	keeping  int  // derived files that are being written; guarded by Mu
 
 	Folder *folderReader          // nil unless the directory is a published folder
 	names  atomic.Pointer[vfs.FS] // the file names of its newest version
@@ -234,6 +235,9 @@ func (e *Engine) Present(led bool) error {
 	if e.FS.Path() == "" {
 		return nil
 	}
+	if e.replaced.Load() {
+		return e.replacedError()
+	}
 	name := MetaName
 	if e.Folder != nil {
 		name = ManifestDir // every published folder has it, and it stays in its place
@@ -246,9 +250,13 @@ func (e *Engine) Present(led bool) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return NewRemovedError(e.Dir)
 	case err == nil && (led || e.Folder != nil): // in the directory that is open here
-		return fmt.Errorf("%w: %q has another database now: open it again", ErrReplaced, e.Dir)
+		return e.replacedError()
 	}
 	return nil // a leader may have moved it, see fence.go
+}
+
+func (e *Engine) replacedError() error {
+	return fmt.Errorf("%w: %q has another database now: open it again", ErrReplaced, e.Dir)
 }
 
 // refused is err with mu held. A directory that could not be synced is a reason, no

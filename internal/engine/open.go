@@ -268,9 +268,11 @@ func (e *Engine) load(store *meta.Store) error {
 	case e.Cur == nil:
 		e.Identity = c.state.DB
 	case e.Identity != c.state.DB: // its segments are sound, but not of this database
+		e.replaced.Store(true)
 		return fmt.Errorf("%w: %q has database %x now, not %x: open it again",
 			ErrReplaced, e.Dir, c.state.DB, e.Identity)
 	}
+	e.replaced.Store(false)
 	ids := &e.ids
 	if e.Folder == nil || e.Cur == nil {
 		e.State = c.state

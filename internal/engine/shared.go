@@ -704,7 +704,8 @@ func (e *Engine) setWrites(may bool) {
 }
 
 // Fresh reports whether no process has led since this one, which reads alone, has read the files.
-// Whoever leads takes the lock first.
+// Whoever leads takes the lock first. If another database was met in the directory, the answer is
+// no, so that Reload sees when the right one is back.
 func (e *Engine) Fresh() (bool, error) {
 	read := e.shared.mark.Load()
 	if read == nil { // a published folder, which nobody leads
@@ -714,7 +715,7 @@ func (e *Engine) Fresh() (bool, error) {
 		return false, err
 	}
 	mark, err := e.FS.LockMark(LockName)
-	return err == nil && mark == *read, err
+	return err == nil && mark == *read && !e.replaced.Load(), err
 }
 
 // Reload loads the files again in a process that only reads, once a leader has ended. It fails with
