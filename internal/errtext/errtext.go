@@ -1,6 +1,6 @@
 // Package errtext words errors for their readers: advice in Go for programs, no names of packages
 // for users of the service and of the command line, and the names that exist for a wrong one. It
-// knows no package of the project but by name.
+// imports no package of the project, and knows their names as text only.
 package errtext
 
 import (

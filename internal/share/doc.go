@@ -4,7 +4,7 @@
 // stopped, a follower takes its place.
 //
 // It is given a directory and the options of an engine. It gives back a [Member], whose engine
-// answers and writes as one that is alone, and the list of processes at work. Both ends of a socket
+// answers and writes as if it were alone, and the list of processes at work. Both ends of a socket
 // run as one user, but bytes are not trusted: a frame never panics its reader, never allocates
 // beyond its size, and never holds a write that package db would have refused. docs/format/share.md
 // describes every byte.

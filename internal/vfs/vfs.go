@@ -1,16 +1,24 @@
 // Package vfs is the only way the engine touches files. An [FS] is rooted at one directory and
-// cannot leave it (neither by ".." nor by a symbolic link); a [File] reads and writes at offsets
-// and syncs; a [Mapping] is a read-only view of a file in memory; a [Lock] keeps a second process
-// out. The files are always real ones, on disk or in memory ([NewMemory]): a [Hook] sees every
-// operation before it happens and can make it fail, which is how tests trace the durability order
-// and inject faults. Guarantees: only regular files are opened; anything else is a
-// *NotRegularError, and named pipes do not block. Names are slash-separated paths relative to the
-// root; files are made with mode 0600 and directories with 0700; every error names the file and
-// wraps the cause (errors.Is works with fs.ErrNotExist and with system error numbers); after a
-// failed write or sync a File refuses further writes and syncs with [ErrPoisoned], because a second
-// fsync may report success for bytes that the first one lost; likewise an FS no longer syncs a
-// directory once that has failed. Code that reads a Mapping must run under [Guard], which turns the
-// fault of a missing page into an error.
+// cannot leave it, neither by ".." nor by a symbolic link. A [File] reads and writes at offsets and
+// syncs, a [Mapping] is a read-only view of a file in memory, and a [Lock] keeps a second process
+// out. The files are always real ones, on disk or in memory ([NewMemory]). A [Hook] sees every
+// operation before it happens and can make it fail: so tests trace the order of syncs, and inject
+// faults.
+//
+// Guarantees:
+//
+//   - Only regular files are opened. Anything else is a *NotRegularError, and named pipes do not
+//     block.
+//   - Names are slash-separated paths relative to the root. Files are made with mode 0600 and
+//     directories with 0700.
+//   - Every error names the file and wraps the cause: errors.Is works with fs.ErrNotExist and with
+//     system error numbers.
+//   - After a failed write or sync a File refuses further writes and syncs with [ErrPoisoned],
+//     because a second fsync may report success for bytes that the first one lost. Likewise an FS
+//     no longer syncs a directory once that has failed.
+//
+// Code that reads a Mapping must run under [Guard], which turns the fault of a missing page into an
+// error.
 //
 // All types are safe for concurrent use unless a method says otherwise.
 package vfs
