@@ -82,7 +82,6 @@ type workerScratch struct {
 	others     []uint32 // of these, the ones that were not diverse before: see prune
 	point      []float32
 	scores     []float32
-	above      []uint64 // see compare
 	candidates []simd.Neighbour
 	ids        []uint32
 }

@@ -46,7 +46,7 @@ func (g *Graph) Compare(ctx context.Context, rows codes.Source) error {
 func (g *Graph) compareRecords(ctx context.Context, rows codes.Source) error {
 	dim := g.Dim()
 	point, want := make([]float32, dim), make([]byte, recordSize(dim))
-	return read(ctx, &g.head.ident, rows, func(lo int, x []float32) error {
+	return read(ctx, &g.head.ident, rows, readBytes, func(lo int, x []float32) error {
 		for row := lo; len(x) > 0; row, x = row+1, x[dim:] {
 			extra := g.space.point(point, x[:dim], false)
 			if g.rotates() {

@@ -80,11 +80,10 @@ type trial struct {
 	norm  float64
 	point []float32      // including the extra component
 	most  int            // rows of truth
-	bound float32        // squared distance of the farthest of these at most
+	cut   float64        // rows of a lower score are not offered; -Inf: there is no bound
 	truth []neighbour    // the best other rows; while rows are offered, up to twice as many
-	full  bool           // there are at least most other rows, and least and worst are known
+	full  bool           // there are at least most other rows, and least is known
 	least float64        // no row of truth scores less
-	worst float32        // the largest squared distance in truth
 	ranks map[uint32]int // rank of each row of truth, from 0
 
 	others map[uint32]bool // rows that are not of truth: whether they score as the last one of truth

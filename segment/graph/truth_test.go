@@ -53,7 +53,7 @@ func TestTruth(t *testing.T) {
 				if err := x.query.attempt(x.most, Setting{EF: x.most}, nil, &w.buf); err != nil {
 					t.Fatal(err)
 				}
-				if last, ok := x.query.found(&w.buf).within(x.most); ok && widened*last < x.worst {
+				if last, ok := x.query.found(&w.buf).within(x.most); ok && b.scoreAt(x, float64(widened*last)) > x.least {
 					wrong++
 				}
 			}

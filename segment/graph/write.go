@@ -93,14 +93,14 @@ func layoutOf(ident *codes.Ident, size int64) uint32 {
 // points, which are far apart if their lengths differ.
 const sameLength = 0.5
 
-// readBytes is about how many bytes of vectors are read at once.
+// readBytes is about how many bytes of vectors are read at once, except by compareAbove.
 const readBytes = 1 << 20
 
 // Write builds the graph of a segment, writes its file to w, which must be empty, and returns its
 // size. It reads the rows three times from first to last, never two ranges at once, and stops when
-// ctx is done. Memory: the file's size with whole records, and about 200 bytes per row. It does not
-// sync. For Dot it reads the rows once more. A second record per row is kept for Dot until the
-// nodes are linked, and for quick nodes that share codes while their estimates are made.
+// ctx is done. Memory: the file's size with whole records, about 200 bytes per row, and 30 MB. It
+// does not sync. For Dot it reads the rows once more. A second record per row is kept for Dot until
+// the nodes are linked, and for quick nodes that share codes while their estimates are made.
 func Write(ctx context.Context, w io.WriterAt, ident codes.Ident, rows codes.Source, opts Options) (int64, error) {
 	g, err := create(ctx, ident, rows, opts)
 	if err != nil {
@@ -254,10 +254,11 @@ func (g *Graph) split(c *codes.Codes) error {
 	return nil
 }
 
-// read calls f for all rows, in ascending ranges.
-func read(ctx context.Context, ident *codes.Ident, rows codes.Source, f func(lo int, x []float32) error) error {
+// read calls f for all rows, in ascending ranges whose vectors take about so many bytes.
+func read(ctx context.Context, ident *codes.Ident, rows codes.Source, bytes int,
+	f func(lo int, x []float32) error) error {
 	n, dim := ident.Rows, ident.Dim
-	step := max(1, readBytes/4/dim)
+	step := max(1, bytes/4/dim)
 	for lo := 0; lo < n; lo += step {
 		hi := min(lo+step, n)
 		if err := ctx.Err(); err != nil {
@@ -284,7 +285,7 @@ func survey(ctx context.Context, h *header, rows codes.Source) (
 	dim := h.ident.Dim
 	sum := make([]float64, dim)
 	largest, longest := 0.0, 0.0
-	err = read(ctx, &h.ident, rows, func(_ int, x []float32) error {
+	err = read(ctx, &h.ident, rows, readBytes, func(_ int, x []float32) error {
 		crc = codec.CRC(binary.LittleEndian.AppendUint32(nil, crc), codec.BytesFromF32s(x))
 		for ; len(x) > 0; x = x[dim:] {
 			factor := 1.0
@@ -340,7 +341,7 @@ func (b *builder) code(rows codes.Source, point func(dst, x []float32) float32) 
 	stride := int(b.geo.stride)
 	records := make([]byte, b.Len()*stride)
 	dim := b.Dim()
-	err := read(b.ctx, &b.head.ident, rows, func(lo int, x []float32) error {
+	err := read(b.ctx, &b.head.ident, rows, readBytes, func(lo int, x []float32) error {
 		return b.each(len(x)/dim, func(w *workerScratch, i int) error {
 			w.point = slices.Grow(w.point[:0], dim)[:dim]
 			extra := point(w.point, x[i*dim:(i+1)*dim])
