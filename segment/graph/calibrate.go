@@ -1,7 +1,6 @@
 package graph
 
 import (
-	"cmp"
 	"slices"
 	"sync"
 
@@ -118,80 +117,4 @@ func oneIn(n int, trials []trial, of func(kind) bool) (some []trial) {
 		}
 	}
 	return some
-}
-
-// confirm replaces the levels that were tried by fewer ones, measured by searches with exactly
-// their settings. In graphs that sift, these read other records than a search that is continued
-// with one setting after the other: what a narrow beam or a small ratio has refused is not met
-// again.
-func (b *builder) confirm(trials []trial, columns []int, score scoreFunc, tried *[len(calibrated)][]level) error {
-	share := float32(coarser)
-	switch {
-	case columns[0] >= always:
-		share = coarsest
-	case columns[0] > 1:
-		share = coarse
-	}
-	var settings []Setting
-	for _, c := range columns {
-		for _, l := range b.pickFirst(tried[c], c, share) {
-			if s := (Setting{EF: l.ef, StopRatio: l.stopRatio}); !slices.Contains(settings, s) {
-				settings = append(settings, s)
-			}
-		}
-		tried[c] = nil
-	}
-	slices.SortFunc(settings, func(x, y Setting) int { // without a stopping ratio first
-		return cmp.Or(cmp.Compare(x.StopRatio, y.StopRatio), cmp.Compare(x.EF, y.EF))
-	})
-	err := b.each(len(trials), func(w *workerScratch, i int) error { // searches for a trial read the same records
-		t := &trials[i]
-		t.confirmed = make([]outcome, len(settings))
-		for j, s := range settings {
-			b.rest(w)
-			if err := t.try(columns, s, w, score, &t.confirmed[j]); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	for j, s := range settings {
-		for _, c := range columns {
-			l := b.sampledLevelOf(trials, c, s, func(t *trial) *outcome { return &t.confirmed[j] })
-			l.whole = l.recall // at least, without the ratio
-			for _, other := range tried[c] {
-				if other.ef == s.EF && other.stopRatio == 0 {
-					l.whole = other.recall
-				}
-			}
-			tried[c] = append(tried[c], l)
-		}
-	}
-	return nil
-}
-
-// try searches with a setting and records the outcome.
-func (t *trial) try(columns []int, s Setting, w *workerScratch, score scoreFunc, o *outcome) error {
-	_, stats, err := t.query.Find(calibrated[columns[len(columns)-1]], s, nil, &w.buf)
-	if err != nil {
-		return err
-	}
-	o.nodes = stats.Expanded
-	for _, c := range columns {
-		if err := t.query.collect(calibrated[c], nil, &w.buf); err != nil {
-			return err
-		}
-		if o.found[c], err = t.count(c, w, score); err != nil {
-			return err
-		}
-		if o.beyond[c] = t.beyond(c, &w.buf); o.beyond[c] {
-			o.found[c] = 1
-		}
-		o.dist[c] = t.dist(c, &w.buf)
-	}
-	o.spread = t.query.spread(&w.buf)
-	return nil
 }

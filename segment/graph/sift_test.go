@@ -112,7 +112,8 @@ func TestSift(t *testing.T) {
 }
 
 // TestLevelsOfSifting repeats the calibration of a graph that sifts with the searches that queries
-// get: every level has the recall, the number of nodes and the shares that it states.
+// get: every level has nearly the recall, the number of nodes and the shares that it states. The
+// outcomes of most easy trials are inferred.
 func TestLevelsOfSifting(t *testing.T) {
 	d, _ := make1("latent", middleDim, 1500, 0)
 	for _, m := range []fileformat.Metric{fileformat.Cosine, fileformat.L2} {
@@ -148,7 +149,11 @@ func TestLevelsOfSifting(t *testing.T) {
 					t.Fatal(err)
 				}
 				got := levelOf(deep, c, s, func(t *trial) *outcome { return &t.whole[0] })
-				if got.nodes != l.nodes || got.recall != l.recall || *got.measured != *l.measured {
+				off := math.Abs(float64(got.recall - l.recall))
+				for i, r := range got.measured.recall {
+					off = max(off, math.Abs(float64(r-l.measured.recall[i])))
+				}
+				if off > 0.003 || math.Abs(float64(got.nodes/l.nodes)-1) > 0.04 || got.measured.poor != l.measured.poor {
 					t.Errorf("metric %d, k %d, %v: %+v %+v, stated %+v %+v", m, k, s, got, *got.measured, l, *l.measured)
 				}
 			}

@@ -462,10 +462,10 @@ func (b *builder) scanTrials(trials []trial, score scoreFunc) error {
 				}
 			}
 			exact, farthest := t.beyond(c, buf), buf.lastScored(k)
-			for j, d := range sketchDeviations {
-				share, passing := t.query.passing(w, d, farthest, first)
-				cost := float32(nodes + float64(each*passing))
-				t.scanned[c][j] = sample{found: found * share, nodes: cost, exact: exact}
+			share, passing := t.query.passing(w, farthest, first)
+			for j := range sketchDeviations {
+				cost := float32(nodes + float64(each*passing[j]))
+				t.scanned[c][j] = sample{found: found * share[j], nodes: cost, exact: exact}
 			}
 		}
 		return nil
@@ -485,6 +485,22 @@ func (b *builder) sketchScans(trials []trial, column int) []sketchScan {
 		}
 	}
 	return all
+}
+
+// usualScan returns the recall of a scan of the sketches that finds nearly everything, or else of
+// the one with the most deviations, and its cost in expansions for queries like the rows. Without
+// sketches both are 0.
+func (b *builder) usualScan(trials []trial, column int) (recall, nodes float32) {
+	if !b.stages(column) {
+		return 0, 0
+	}
+	for _, scan := range b.sketchScans(trials, column) { // the fewest deviations first
+		l := scan.level(trials)
+		if recall, nodes = l.recall, l.usual; recall >= enough {
+			break
+		}
+	}
+	return recall, nodes
 }
 
 // level returns the level of a scan that does not depend on what a walk finds: see ScanSetting.
@@ -514,32 +530,49 @@ func (b *builder) firstRows() []uint32 {
 	return first
 }
 
-// passing returns the share of the rows w.ids, and the number of all rows, that a scan of the
-// sketches with these deviations lets pass if last is the squared distance of the last row found.
-func (q *Query) passing(w *workerScratch, deviations, last float32, first []uint32) (share float32, rows float64) {
+// passing returns for each of sketchDeviations the share of the rows w.ids, and the number of all
+// rows, that a scan of the sketches lets pass if last is the squared distance of the last row
+// found. A row that passes with few deviations passes with more.
+func (q *Query) passing(w *workerScratch, last float32, first []uint32) (share [len(sketchDeviations)]float32,
+	rows [len(sketchDeviations)]float64) {
 	g := q.g
-	table, slack := q.sketchTable(&w.buf), q.sketchSlack(deviations)
+	table := q.sketchTable(&w.buf)
 	last = math.Nextafter32(last, math.MaxFloat32) // the last row itself too
-	pass := func(i int) uint32 {
+	pass := func(block, j int) uint32 {
 		var below [1]uint32
-		simd.Below(below[:], table, g.sketchBlocks(i, i+1), q.point.Level, last, slack)
+		slack := q.sketchSlack(sketchDeviations[j])
+		simd.Below(below[:], table, g.sketchBlocks(block, block+1), q.point.Level, last, slack)
 		return below[0]
 	}
-	found := 0
 	for _, row := range w.ids {
 		row = first[row]
-		found += int(pass(int(row/degree)) >> (row % degree) & 1)
-	}
-	share = 1
-	if len(w.ids) > 0 {
-		share = float32(found) / float32(len(w.ids))
+		j := 0
+		for j < len(share) && pass(int(row/degree), j)>>(row%degree)&1 == 0 {
+			j++
+		}
+		for ; j < len(share); j++ {
+			share[j]++
+		}
 	}
 	blocks := int(g.head.sketchBlocks())
 	step := max(1, blocks/counted)
-	n, passing := 0, 0
+	n := (blocks + step - 1) / step
 	for i := 0; i < blocks; i += step {
-		passing += bits.OnesCount32(pass(i))
-		n++
+		for j := len(rows) - 1; j >= 0; j-- {
+			in := bits.OnesCount32(pass(i, j))
+			if in == 0 {
+				break
+			}
+			rows[j] += float64(in)
+		}
 	}
-	return share, float64(passing) * float64(blocks) / float64(n)
+	for j := range rows {
+		rows[j] *= float64(blocks) / float64(n)
+		if len(w.ids) == 0 {
+			share[j] = 1
+		} else {
+			share[j] /= float32(len(w.ids))
+		}
+	}
+	return share, rows
 }

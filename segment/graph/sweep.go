@@ -73,20 +73,13 @@ func (b *builder) newSweep(trials []trial, columns []int, score scoreFunc) *swee
 	return s
 }
 
-// widestWalk returns the widest beam that can be worth while beside a scan of the sketches that
-// finds nearly everything, 0 without sketches. Most walks with a stopping ratio expand a part of
-// their beam.
+// widestWalk returns the widest beam that can be worth while beside a scan of the sketches, 0
+// without sketches. Most walks with a stopping ratio expand a part of their beam.
 func (b *builder) widestWalk(trials []trial, columns []int) (most int) {
 	for _, c := range columns {
-		if !b.stages(c) || !b.head.sketched {
+		_, usual := b.usualScan(trials, c)
+		if usual == 0 {
 			return 0
-		}
-		usual := float32(0)
-		for _, scan := range b.sketchScans(trials, c) { // the fewest deviations first
-			l := scan.level(trials)
-			if usual = l.usual; l.recall >= enough {
-				break
-			}
 		}
 		most = max(most, widerThanScan*int(usual), 2*calibrated[c], leastWidest)
 	}

@@ -90,7 +90,7 @@ type trial struct {
 
 	whole     []outcome                // outcome for each beam width, with the last stopping ratio
 	ended     [len(stopRatios)]outcome // outcome for each smaller ratio that has ended the search so far
-	confirmed []outcome                // by setting: see confirm
+	confirmed []confirmation           // by setting
 	margin    [len(calibrated)]float32 // margin that would have been enough
 
 	deep [len(calibrated)]sight // what a wide search finds, by column

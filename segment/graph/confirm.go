@@ -1,0 +1,219 @@
+package graph
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// A confirmation is what a trial finds with a setting to confirm.
+type confirmation struct {
+	outcome
+	easy   bool // the trial has found everything with a narrower setting
+	walked bool // otherwise the outcome is inferred
+}
+
+// confirm replaces the levels that were tried by fewer ones, measured by searches with exactly
+// their settings. In graphs that sift, these read other records than a search that is continued
+// with one setting after the other: what a narrow beam or a small ratio has refused is not met
+// again.
+//
+// A trial that has found everything finds it with wider settings too, but for one in ten thousand.
+// So it is walked with one in sampleEvery of these, in turn with the others of its kind. If one of
+// them misses a row there, all are walked with that setting.
+func (b *builder) confirm(trials []trial, columns []int, score scoreFunc, tried *[len(calibrated)][]level) error {
+	settings := b.toConfirm(trials, columns, tried)
+	turns, seen := make([]int, len(trials)), [kinds]int{}
+	for i := range trials {
+		t := &trials[i]
+		t.confirmed = make([]confirmation, len(settings))
+		turns[i] = seen[t.kind]
+		seen[t.kind]++
+	}
+	// Searches for a trial read the same records, so they follow each other.
+	walk := func(skip func(t *trial, i, j int) bool) error {
+		return b.each(len(trials), func(w *workerScratch, i int) error {
+			t := &trials[i]
+			for j, s := range settings {
+				c := &t.confirmed[j]
+				if c.walked || skip(t, i, j) {
+					continue
+				}
+				b.rest(w)
+				if err := t.try(columns, s, w, score, &c.outcome); err != nil {
+					return err
+				}
+				c.walked = true
+			}
+			return nil
+		})
+	}
+	err := walk(func(t *trial, i, j int) bool {
+		easy := t.reference(settings, j, columns) != nil
+		t.confirmed[j].easy = easy
+		return easy && (turns[i]+j)%sampleEvery != 0
+	})
+	if err != nil {
+		return err
+	}
+	samples := easySamples(trials, columns, len(settings))
+	err = walk(func(t *trial, _, j int) bool {
+		return samples[j][t.kind].tells()
+	})
+	if err != nil {
+		return err
+	}
+	samples = easySamples(trials, columns, len(settings))
+	for i := range trials {
+		trials[i].inferConfirmed(settings, columns, samples)
+	}
+	for _, c := range columns {
+		tried[c] = b.confirmedLevels(trials, c, settings)
+	}
+	return nil
+}
+
+// confirmedLevels returns the levels of a column with the settings that were confirmed.
+func (b *builder) confirmedLevels(trials []trial, column int, settings []Setting) (levels []level) {
+	for j, s := range settings {
+		l := b.sampledLevelOf(trials, column, s, func(t *trial) *outcome { return &t.confirmed[j].outcome })
+		levels = append(levels, l)
+	}
+	for j := range levels {
+		l := &levels[j]
+		l.whole = l.recall // at least, without the ratio
+		for _, other := range levels {
+			if other.ef == l.ef && other.stopRatio == 0 {
+				l.whole = other.recall
+			}
+		}
+	}
+	return levels
+}
+
+// leastSample is how many easy trials of a kind stand for the others, at least.
+const leastSample = leastEasy / sampleEvery
+
+// toConfirm returns the settings of the levels to confirm, each after all that are narrower. No
+// planner chooses a level if a scan of the sketches finds as much for no more expansions, or if a
+// scan of the codes costs less. The cheapest level stays, and in the first case the one with the
+// highest recall: they tell what searches find that are given their beam.
+func (b *builder) toConfirm(trials []trial, columns []int, tried *[len(calibrated)][]level) (settings []Setting) {
+	share := float32(coarser)
+	switch {
+	case columns[0] >= always:
+		share = coarsest
+	case columns[0] > 1:
+		share = coarse
+	}
+	for _, c := range columns {
+		recall, usual := b.usualScan(trials, c)
+		best := highest(tried[c])
+		for i, l := range b.pickFirst(tried[c], c, share) {
+			s := Setting{EF: l.ef, StopRatio: l.stopRatio}
+			dear := l.usual >= usual && l.recall <= recall && l.recall < best || !b.worth(&l, c)
+			if (i == 0 || !dear) && !slices.Contains(settings, s) {
+				settings = append(settings, s)
+			}
+		}
+	}
+	slices.SortFunc(settings, func(x, y Setting) int {
+		return cmp.Or(cmp.Compare(x.ratio(), y.ratio()), cmp.Compare(x.EF, y.EF))
+	})
+	return settings
+}
+
+// ratio returns the stopping ratio, infinity for none.
+func (s Setting) ratio() float64 {
+	if s.StopRatio == 0 {
+		return math.Inf(1)
+	}
+	return float64(s.StopRatio)
+}
+
+// reference returns the outcome of the last walk with a setting narrower than the j-th that has
+// found everything, or nil.
+func (t *trial) reference(settings []Setting, j int, columns []int) *outcome {
+	for i := j - 1; i >= 0; i-- { // no ratio before is larger
+		if c := &t.confirmed[i]; c.walked && settings[i].EF <= settings[j].EF && c.complete(columns) {
+			return &c.outcome
+		}
+	}
+	return nil
+}
+
+// An easySample sums walks of easy trials of one kind with one setting.
+type easySample struct {
+	n, missed int
+	nodes     float64
+}
+
+// tells reports whether the sample tells what the other easy trials of the kind find: everything.
+func (s *easySample) tells() bool { return s.n >= leastSample && s.missed == 0 }
+
+// mean returns the mean expansions.
+func (s *easySample) mean() float64 { return s.nodes / float64(s.n) }
+
+// easySamples returns the sums by setting and kind.
+func easySamples(trials []trial, columns []int, settings int) [][kinds]easySample {
+	all := make([][kinds]easySample, settings)
+	for i := range trials {
+		for j := range trials[i].confirmed {
+			if c := &trials[i].confirmed[j]; c.easy && c.walked {
+				s := &all[j][trials[i].kind]
+				s.n++
+				s.nodes += float64(c.nodes)
+				if !c.complete(columns) {
+					s.missed++
+				}
+			}
+		}
+	}
+	return all
+}
+
+// inferConfirmed sets the outcomes for the settings with which an easy trial was not walked: it
+// finds what it found with a narrower one. It expands the mean of the sample of its kind, times its
+// own expansions over the sample's with the settings with which it was walked.
+func (t *trial) inferConfirmed(settings []Setting, columns []int, samples [][kinds]easySample) {
+	own, sample := 0.0, 0.0
+	for j := range t.confirmed {
+		if c := &t.confirmed[j]; c.easy && c.walked {
+			own += float64(c.nodes)
+			sample += samples[j][t.kind].mean()
+		}
+	}
+	share := 1.0
+	if sample > 0 {
+		share = own / sample
+	}
+	for j := range t.confirmed {
+		if c := &t.confirmed[j]; !c.walked {
+			c.outcome = *t.reference(settings, j, columns)
+			c.nodes = max(c.nodes, int(math.Round(float64(share*samples[j][t.kind].mean()))))
+		}
+	}
+}
+
+// try searches with a setting and records the outcome.
+func (t *trial) try(columns []int, s Setting, w *workerScratch, score scoreFunc, o *outcome) error {
+	_, stats, err := t.query.Find(calibrated[columns[len(columns)-1]], s, nil, &w.buf)
+	if err != nil {
+		return err
+	}
+	o.nodes = stats.Expanded
+	for _, c := range columns {
+		if err := t.query.collect(calibrated[c], nil, &w.buf); err != nil {
+			return err
+		}
+		if o.found[c], err = t.count(c, w, score); err != nil {
+			return err
+		}
+		if o.beyond[c] = t.beyond(c, &w.buf); o.beyond[c] {
+			o.found[c] = 1
+		}
+		o.dist[c] = t.dist(c, &w.buf)
+	}
+	o.spread = t.query.spread(&w.buf)
+	return nil
+}
