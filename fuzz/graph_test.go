@@ -159,8 +159,8 @@ func FuzzGraph(f *testing.F) {
 		for i := 1; i < g.Len(); i += 2 {
 			odd.Set(i)
 		}
-		promised, _ := g.Setting(0.9, 10, false)
-		filtered, _ := g.Setting(0.9, 10, true)
+		promised, _ := g.Setting(0.9, 10, graph.NoFilter)
+		filtered, _ := g.Setting(0.9, 10, graph.AnyFilter)
 		var buf graph.Buffer
 		staged := graph.Setting{EF: 5, Within: 1, Beyond: graph.Stage{EF: 50, StopRatio: 1.5}}
 		sketched := graph.Setting{EF: 5, Within: 1e-9, Beyond: graph.Stage{Deviations: 2}}

@@ -89,7 +89,7 @@ func BenchmarkSearch(b *testing.B) {
 						try("", Setting{EF: ef})
 					}
 					for _, r := range []float64{0.8, 0.85, 0.9, 0.95, 0.98, 0.99, 0.995} {
-						if setting, ok := g.Setting(r, k, false); ok {
+						if setting, ok := g.Setting(r, k, NoFilter); ok {
 							try(fmt.Sprintf("promised %.3f: ", r), setting)
 						}
 					}

@@ -71,14 +71,14 @@ func TestPlanned(t *testing.T) {
 				worth, dear := 0, 0
 				for _, k := range []int{1, 10, 11, 100} {
 					for _, recall := range []float64{0.7, 0.8, 0.9, 0.95, 0.98, 0.99} {
-						want, ok := whole.Setting(recall, k, true)
+						want, ok := whole.Setting(recall, k, AnyFilter)
 						if !ok {
 							continue
 						}
 						each, _ := codes.RowPrice(dim, true)
 						scan := each*float64(rows) + codes.BestPrice(rows, k, dim)
 						price := func(s Setting) float64 { return whole.Price(whole.Work(s, rows), k, false) }
-						got, ok := planned.Setting(recall, k, true)
+						got, ok := planned.Setting(recall, k, AnyFilter)
 						if scan, found := planned.ScanSetting(recall, k); found && (!ok || price(scan) < price(got)) {
 							got, ok = scan, true
 						}

@@ -265,7 +265,7 @@ func compare(t testing.TB, g *Graph, d *data, m fileformat.Metric, vec []float32
 // that recall. It returns the setting.
 func keepsRecall(t testing.TB, g *Graph, d *data, m fileformat.Metric, k int, recall float64, query func() []float32) Setting {
 	t.Helper()
-	s, ok := g.Setting(recall, k, false)
+	s, ok := g.Setting(recall, k, NoFilter)
 	if !ok {
 		t.Fatalf("no setting for %g of %d", recall, k)
 	}

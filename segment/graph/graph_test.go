@@ -49,7 +49,7 @@ func TestRecall(t *testing.T) {
 				var buf Buffer
 				for _, k := range []int{1, 10, 50} {
 					for _, promise := range []float64{0.9, 0.99} {
-						s, ok := g.Setting(promise, k, false)
+						s, ok := g.Setting(promise, k, NoFilter)
 						if !ok && m == fileformat.Dot && (name == "lengths" || name == "grid") {
 							continue // few long rows are the best of most queries, which resemble none: not every recall can be promised
 						}
@@ -89,7 +89,7 @@ func TestPopularComponent(t *testing.T) {
 		}
 	}
 	g := d.graph(t, fileformat.Cosine, Options{})
-	s, ok := g.Setting(promise, 1, false)
+	s, ok := g.Setting(promise, 1, NoFilter)
 	if !ok {
 		t.Fatal("no setting")
 	}

@@ -30,10 +30,11 @@ type guard struct {
 // filter can pass over.
 var ErrFar = errors.New("the rows near the query are not allowed")
 
-// ErrBetween is returned by a search of one stage where the recall of the setting does not hold,
-// because the rows found lie closer together than in nearly all searches: the query may lie between
-// groups of rows, and a walk finds only one of them. It needs no guard.
-var ErrBetween = errors.New("the rows found lie close together")
+// ErrBetween is returned where a second stage should follow and does not: under a filter, or after
+// a search of one stage. The rows found are far from the query, or closer together than in nearly
+// all searches: the query may lie between groups of rows, and a walk finds only one of them. It
+// needs no guard.
+var ErrBetween = errors.New("the rows found are far from the query, or close together")
 
 // ErrBeyondHorizon is returned where the recall of the setting does not hold, because the query is
 // farther from the rows than any in the calibration, or nearer to zero.
@@ -82,13 +83,12 @@ func (q *Query) Guard(k int, s Setting, allowed int) {
 // and with which setting, so that the rows wanted are found with the recall: they are the nearest
 // of the larger result, and few excluded rows lie among them. ok is false if these are too many
 // rows, or if the number of excluded rows nearby is unknown.
-func (g *Graph) Longer(recall float64, k int, stats Stats) (more int, s Setting, ok bool) {
+func (g *Graph) Longer(recall float64, k int, f Filter, stats Stats) (more int, s Setting, ok bool) {
 	more = max(k, tolerated*stats.Passed)
 	if stats.Passed == 0 || recall <= 0 || more > calibrated[g.columns()-1] {
 		return 0, Setting{}, false
 	}
-	s, ok = g.Setting(recall, more, true)
-	s.Spread = 0 // which is of the rows nearest to a query, and these are not allowed
+	s, ok = g.Setting(recall, more, f)
 	return more, s, ok
 }
 

@@ -20,7 +20,7 @@ func TestHorizonOfNoise(t *testing.T) {
 	for _, m := range []fileformat.Metric{fileformat.Cosine, fileformat.L2} {
 		d, queries := make1("latent", 256, rows, 50)
 		g := d.graph(t, m, Options{})
-		s, ok := g.Setting(0.9, k, false)
+		s, ok := g.Setting(0.9, k, NoFilter)
 		if !ok {
 			t.Fatalf("metric %d: no setting for a recall of 0.9", m)
 		}

@@ -59,7 +59,7 @@ func TestUnequalLengths(t *testing.T) {
 					next := shapes[shape](r, dim)
 					d := products(r, rows, next, c.length(r))
 					g := d.graph(t, fileformat.Dot, Options{})
-					s, ok := g.Setting(0.95, k, false)
+					s, ok := g.Setting(0.95, k, NoFilter)
 					if !ok {
 						t.Fatal("no setting for a recall of 0.95")
 					}

@@ -8,23 +8,61 @@ import (
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 )
 
+// A Filter says how many rows the filter of a search allows, as far as settings depend on it.
+type Filter uint8
+
+const (
+	NoFilter Filter = iota
+
+	// MildFilter allows many rows, see FilterOf. Distances and spreads are nearly what they are
+	// without a filter, so they tell whether a query is easy.
+	MildFilter
+
+	// AnyFilter may allow few rows. A walk has one stage.
+	AnyFilter
+)
+
+// mild is the least share of the rows that a mild filter allows.
+const mild = 0.5
+
+// FilterOf returns the kind of a filter that allows this many rows.
+func (g *Graph) FilterOf(allowed int) Filter {
+	if float64(allowed) >= mild*float64(g.Len()) {
+		return MildFilter
+	}
+	return AnyFilter
+}
+
+// serves reports whether the setting of a level is for searches under a filter. Under a mild one, a
+// level may have two stages if the second is a scan of the sketches, which an error asks for: see
+// ErrBetween.
+func (l *level) serves(f Filter) bool {
+	switch {
+	case f == NoFilter, l.within == 0, l.within == atAnyDistance:
+		return true
+	case f == AnyFilter:
+		return false
+	}
+	return l.beyond.EF == 0 && l.beyond.Deviations > 0
+}
+
 // Setting returns the cheapest setting that was measured to give the recall in searches for k
 // results. Recall is a mean over queries of one kind, whether they resemble the rows or not: every
-// kind gets it. filtered is for searches under a filter. ok is false if no setting reached it.
-func (g *Graph) Setting(recall float64, k int, filtered bool) (s Setting, ok bool) {
-	i, times := g.column(k)
+// kind gets it. ok is false if no setting reached it.
+func (g *Graph) Setting(recall float64, k int, f Filter) (s Setting, ok bool) {
+	i, _ := g.column(k)
 	if i == 1 && k*k < calibrated[i] { // 2 or 3 results are nearer to 1 than to 10
-		return g.settingUpTo(i, recall, k, filtered)
+		return g.settingUpTo(i, recall, k, f)
 	}
-	return g.settingOf(i, recall, k, filtered || times > 1)
+	return g.settingOf(i, recall, k, f)
 }
 
 // SettingUpTo is Setting for searches with a threshold, whose answers have up to k results. It goes
 // as far as the settings for fewer results. A search that finds 95 % of 100 rows can find less of
 // the best one: among texts, 92 % of the best rows of midpoints.
-func (g *Graph) SettingUpTo(recall float64, k int, filtered bool) (s Setting, ok bool) {
-	i, times := g.column(k)
-	return g.settingUpTo(i, recall, k, filtered || times > 1)
+func (g *Graph) SettingUpTo(recall float64, k int, f Filter) (s Setting, ok bool) {
+	i, _ := g.column(k)
+	return g.settingUpTo(i, recall, k, f)
 }
 
 // ScanSetting returns the cheapest setting that scans the sketches of all rows and was measured to
@@ -60,13 +98,15 @@ func (g *Graph) ScanSetting(recall float64, k int) (s Setting, ok bool) {
 func (s Stage) passes() float64 { return 1 - math.Erfc(float64(s.Deviations)/math.Sqrt2)/2 }
 
 // settingUpTo is SettingUpTo for k results of a column.
-func (g *Graph) settingUpTo(column int, recall float64, k int, single bool) (s Setting, ok bool) {
-	single = single || column > 1 // rows of one rank tell whether a query is easy
-	if s, ok = g.settingOf(column, recall, k, single); !ok {
+func (g *Graph) settingUpTo(column int, recall float64, k int, f Filter) (s Setting, ok bool) {
+	if column > 1 { // rows of one rank tell whether a query is easy
+		f = AnyFilter
+	}
+	if s, ok = g.settingOf(column, recall, k, f); !ok {
 		return Setting{}, false
 	}
 	for i := 0; i < column && calibrated[i] <= few; i++ {
-		fewer, ok := g.settingOf(i, recall, k, single)
+		fewer, ok := g.settingOf(i, recall, k, f)
 		if !ok {
 			return Setting{}, false
 		}
@@ -168,17 +208,29 @@ func (m *measured) worse(than *measured) *measured {
 	return w
 }
 
-// settingOf returns the cheapest setting of a column with the recall, for k results; single: one of
-// one stage.
-func (g *Graph) settingOf(column int, recall float64, k int, single bool) (s Setting, ok bool) {
+// settingOf returns the cheapest setting of a column with the recall, for k results.
+func (g *Graph) settingOf(column int, recall float64, k int, f Filter) (s Setting, ok bool) {
 	times := max(1, float64(k)/float64(calibrated[g.columns()-1]))
+	if times > 1 {
+		f = AnyFilter
+	}
+	scan, scans := g.ScanSetting(recall, k)
 	// No interpolation: where a whole cluster comes into view, recall rises in a step.
 	for _, l := range g.levels[column] { // the cheapest first
-		if float64(l.recall) < recall || single && l.within > 0 && l.within < atAnyDistance {
+		if float64(l.recall) < recall {
 			continue
 		}
 		s := l.setting(k, times)
-		if single { // see atAnyDistance
+		if f == MildFilter && s.Scans() { // see ScanSetting
+			if scans && s.Beyond.Deviations >= scan.Beyond.Deviations {
+				f = AnyFilter // two stages cost more from here on
+			}
+			continue
+		}
+		if !l.serves(f) {
+			continue
+		}
+		if f == AnyFilter || f == MildFilter && l.within == atAnyDistance { // it serves as one of one stage
 			s.Within, s.Beyond = 0, Stage{}
 		}
 		if times > 1 {
@@ -202,7 +254,7 @@ func (g *Graph) Covers(recall float64, k, allowed int) bool {
 	if among <= k {
 		return true
 	}
-	_, walks := g.Setting(recall, among, true)
+	_, walks := g.Setting(recall, among, AnyFilter)
 	_, scans := g.ScanSetting(recall, among)
 	return (walks || scans) && among <= calibrated[g.columns()-1]
 }

@@ -34,7 +34,7 @@ func TestSetting(t *testing.T) {
 		{all, 0.8, 300, Setting{}, false}, {all, 0.8, 301, st(2000, 1.25, 1500), true}, {all, 0.75, 2000, st(2000, 0, 2000), true},
 	} {
 		g := &Graph{levels: c.levels}
-		if s, ok := g.Setting(c.recall, c.k, false); s != c.want || ok != c.ok {
+		if s, ok := g.Setting(c.recall, c.k, NoFilter); s != c.want || ok != c.ok {
 			t.Errorf("recall %g of %d: %+v, %v, want %+v, %v", c.recall, c.k, s, ok, c.want, c.ok)
 		}
 	}
@@ -68,7 +68,7 @@ func TestSetting(t *testing.T) {
 		if c.upTo {
 			setting = g.SettingUpTo
 		}
-		if s, ok := setting(c.recall, c.k, false); s != c.want || ok != c.ok {
+		if s, ok := setting(c.recall, c.k, NoFilter); s != c.want || ok != c.ok {
 			t.Errorf("recall %g of %d, up to %v: %+v, %v, want %+v, %v", c.recall, c.k, c.upTo, s, ok, c.want, c.ok)
 		}
 	}
@@ -107,7 +107,7 @@ func TestSetting(t *testing.T) {
 	staged.within, staged.beyond = 2, Stage{EF: 40, StopRatio: 1.25}
 	g := &Graph{levels: [len(calibrated)][]level{nil, {staged, lv(100, 0, 100, 0.875, 0.875)}, {staged, lv(100, 0, 100, 0.875, 0.875)}}}
 	want := Setting{EF: 10, StopRatio: 1.5, Within: 2, Beyond: Stage{EF: 40, StopRatio: 1.25}, nodes: 18}
-	if s, ok := g.Setting(0.75, 10, false); s != want || !ok || s.String() != "ef 10, stop ratio 1.5 (far from all rows: ef 40, stop ratio 1.25)" {
+	if s, ok := g.Setting(0.75, 10, NoFilter); s != want || !ok || s.String() != "ef 10, stop ratio 1.5 (far from all rows: ef 40, stop ratio 1.25)" {
 		t.Errorf("two stages: %+v, %v: %[1]v", s, ok)
 	}
 	if s := want.Times(1.5); s.EF != 15 || s.StopRatio != 1.75 || s.Within != 2 || s.Beyond != (Stage{EF: 60, StopRatio: 1.375}) {
@@ -120,21 +120,44 @@ func TestSetting(t *testing.T) {
 	if s := want.Times(1.5); s.Spread != 0.5 {
 		t.Errorf("%+v", s)
 	}
-	if s, ok := g.Setting(0.75, 10, true); s.Within != 0 || s.EF != 100 || !ok {
+	if s, ok := g.Setting(0.75, 10, AnyFilter); s.Within != 0 || s.EF != 100 || !ok {
 		t.Errorf("under a filter: %+v, %v", s, ok)
 	}
 	watched := staged
 	watched.within, watched.spread, watched.beyond = atAnyDistance, 0.5, Stage{Deviations: 2}
 	g.levels[1][0] = watched
-	if s, ok := g.Setting(0.75, 10, false); s.Within != atAnyDistance || !ok ||
+	if s, ok := g.Setting(0.75, 10, NoFilter); s.Within != atAnyDistance || !ok ||
 		s.String() != "ef 10, stop ratio 1.5 (between groups: a scan of sketches, 2 deviations)" {
 		t.Errorf("by the spread alone: %+v, %v: %[1]v", s, ok)
 	}
 	want = st(10, 1.5, 18)
 	want.Spread = 0.5
-	s, ok := g.Setting(0.75, 10, true)
+	s, ok := g.Setting(0.75, 10, AnyFilter)
 	if s != want || !ok || s.String() != "ef 10, stop ratio 1.5 (between groups: a scan)" {
 		t.Errorf("under a filter, by the spread alone: %+v, %v: %[1]v", s, ok)
+	}
+	// Under a mild filter a level of two stages serves if the second is a scan of the sketches that
+	// the first decides about, unless a whole scan costs less.
+	for _, c := range []struct {
+		within float32
+		beyond Stage
+		two    bool
+	}{{2, Stage{Deviations: 2}, true}, {atAnyDistance, Stage{Deviations: 2}, false}, {alwaysBeyond, Stage{Deviations: 2}, false},
+		{2, Stage{}, false}, {2, Stage{EF: 40, StopRatio: 1.25}, false},
+		{2, Stage{EF: 40, Deviations: 2}, false}} {
+		g.levels[1][0].within, g.levels[1][0].beyond = c.within, c.beyond
+		if s, ok := g.Setting(0.75, 10, MildFilter); (s.Within > 0) != c.two || !ok || s.EF == 10 != (c.within == atAnyDistance || c.two) || c.two && (s.Within != c.within || s.Beyond != c.beyond) {
+			t.Errorf("under a mild filter, %+v: %+v, %v", c, s, ok)
+		}
+	}
+	// A scan whose deviations are too few for the recall is no such whole scan.
+	for deviations, within := range map[float32]float32{2: 0, 0.5: 2} {
+		scan, dearer := staged, staged
+		scan.within, scan.beyond, dearer.beyond = alwaysBeyond, Stage{Deviations: deviations}, Stage{Deviations: 2}
+		behind := &Graph{levels: [len(calibrated)][]level{{scan}, {scan, dearer, lv(100, 0, 100, 0.875, 0.875)}, {dearer}}}
+		if s, ok := behind.Setting(0.75, 10, MildFilter); s.Within != within || !ok {
+			t.Errorf("under a mild filter, behind a scan with %g deviations: %+v, %v", deviations, s, ok)
+		}
 	}
 	other := s
 	if other.Spread = 1; s.and(other).Spread != 1 || other.and(s).Spread != 1 {
@@ -189,7 +212,7 @@ func TestSetting(t *testing.T) {
 		t.Errorf("without a ratio %g of 1,000 nodes are usual", got)
 	}
 	// How far the last of more than 100 rows may be is not known.
-	if s, ok := g.Setting(0.75, 300, false); s.Within != 0 || s.EF != 300 || !ok {
+	if s, ok := g.Setting(0.75, 300, NoFilter); s.Within != 0 || s.EF != 300 || !ok {
 		t.Errorf("extrapolated: %+v, %v", s, ok)
 	}
 }

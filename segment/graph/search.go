@@ -190,7 +190,7 @@ func (q *Query) Find(k int, s Setting, allowed bitset.Set, buf *Buffer) (rows []
 	if err == nil && allowed != nil && !buf.scanned { // a scan leaves out no place
 		err = q.check(allowed, buf)
 	}
-	if err == nil && q.between(&s, buf) { // what check tells is more
+	if err == nil && q.between(&s, allowed, buf) { // what check tells is more
 		err = ErrBetween
 	}
 	buf.ctx = nil // the memory of a search outlives its context
@@ -210,7 +210,7 @@ func (q *Query) FindLive(k int, s Setting, live bitset.Set, buf *Buffer) (rows [
 	if err == nil {
 		err = q.collect(k+buf.more, live, buf)
 	}
-	if err == nil && (len(buf.rows) < k || buf.excluded > k/tolerated || q.between(&s, buf)) {
+	if err == nil && (len(buf.rows) < k || buf.excluded > k/tolerated || q.between(&s, nil, buf)) {
 		err = ErrFar
 	}
 	if err == nil {
@@ -239,14 +239,10 @@ func (g *Graph) front(k int) int {
 func (q *Query) attempt(k int, s Setting, allowed bitset.Set, buf *Buffer) error {
 	first := s.stage()
 	switch {
-	case s.Scans() || allowed != nil && s.Beyond.Deviations > 0:
+	case s.Scans():
 		return q.scanAll(k, s.Beyond.Deviations, allowed, buf)
-	case s.Within == 0:
+	case s.Within == 0 || allowed != nil: // see between
 		return q.run(k, first, first, s.FewRatio, allowed, buf)
-	case allowed != nil && s.Beyond.EF == 0:
-		return ErrBeyondHorizon
-	case allowed != nil:
-		return q.run(k, s.Beyond, s.Beyond, s.FewRatio, allowed, buf)
 	}
 	widest := first
 	switch {

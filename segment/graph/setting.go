@@ -28,9 +28,8 @@ type Setting struct {
 	// farther, the search goes on with Beyond. Queries far from all rows need wider searches than
 	// others. So do queries between two groups of rows, because a narrow search finds only one of
 	// the groups: the search also goes on if the spread of the rows found is below Spread. In
-	// graphs of the quick layout a wider beam begins again. Under a filter, Beyond is the whole
-	// search: see ScanSetting. If Within is 0, a search returns ErrBetween when the spread is below
-	// Spread.
+	// graphs of the quick layout a wider beam begins again. Under a filter, or if Within is 0, a
+	// search returns ErrBetween where it would go on: see ScanSetting.
 	Within float32
 	Spread float32
 	Beyond Stage

@@ -361,10 +361,14 @@ func TestNoSketches(t *testing.T) {
 		for _, filter := range []bitset.Set{nil, allowed} {
 			s := Setting{EF: 5, Within: within, Beyond: Stage{Deviations: 3}}
 			rows, stats, err := g.Query(queries[0]).Find(10, s, filter, &buf)
-			if !errors.Is(err, ErrBeyondHorizon) {
+			want, walks := ErrBeyondHorizon, within != alwaysBeyond
+			if walks && filter != nil {
+				want = ErrBetween
+			}
+			if !errors.Is(err, want) {
 				t.Errorf("within %g, %d allowed: %v", within, filter.Count(), err)
 			}
-			if walks := within != alwaysBeyond && filter == nil; len(rows) > 0 || (stats != Stats{}) != walks {
+			if len(rows) > 0 != (want == ErrBetween) || (stats != Stats{}) != walks {
 				t.Errorf("within %g, %d allowed: rows %v and %+v, of an earlier search", within, filter.Count(), rows, stats)
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sort"
 
+	"github.com/vecbolt/vecbolt/internal/bitset"
 	"github.com/vecbolt/vecbolt/simd"
 )
 
@@ -43,7 +44,7 @@ const (
 	walkThenScan = 2 * alwaysBeyond
 
 	// atAnyDistance is a value of Setting.Within: the spread alone decides. Such a level states the
-	// figures of its first stage. Under a filter that is the whole search: see ErrBetween.
+	// figures of its first stage, so it serves as one of one stage, too.
 	atAnyDistance = math.MaxFloat32
 
 	watching = 0.02  // share by which watchSpread raises the expansions of queries like the rows, at most
@@ -89,9 +90,13 @@ func (q *Query) easy(s *Setting, buf *Buffer) bool {
 	return ok && dist <= s.Within && (s.Spread == 0 || q.spread(buf) >= s.Spread)
 }
 
-// between reports whether a search of one stage has found rows that lie too close together.
-func (q *Query) between(s *Setting, buf *Buffer) bool {
-	return s.Within == 0 && s.Spread > 0 && q.spread(buf) < s.Spread
+// between reports whether a second stage should follow a search that had none, because it is under
+// a filter or has one stage.
+func (q *Query) between(s *Setting, allowed bitset.Set, buf *Buffer) bool {
+	if s.Within == 0 {
+		return s.Spread > 0 && q.spread(buf) < s.Spread
+	}
+	return allowed != nil && !buf.scanned && !q.easy(s, buf)
 }
 
 // A sample is the outcome of a setting for a trial.
@@ -165,7 +170,7 @@ func (p *pair) level(within, spread float32) level {
 
 // pairs returns the searches of two stages that levels of one can make, with this one first. The
 // second is one of the scans of sketches. In graphs without sketches it is a wider walk, or a scan
-// of the rows, which costs as much as so many expansions.
+// of the rows, whose cost is in expansions.
 func (b *builder) pairs(first *level, some []level, sketches []sketchScan, scan float32) (all []*pair) {
 	for i := range sketches {
 		all = append(all, &pair{first: first, sketches: &sketches[i]})
@@ -305,8 +310,8 @@ func (b *builder) complete(trials []trial, l *level) {
 // those near the other parent of a midpoint. A wider walk would often take less, but it stays in
 // one group of rows, and no kind of trials has all queries between groups. It is the second stage
 // only in graphs without sketches, where it saves much of the work: see spares. For few queries,
-// levels of one stage have a scan too: see watchSpread. Searches under a filter use scans without a
-// walk that decides.
+// levels of one stage have a scan too: see watchSpread. Under a mild filter, the walk decides as
+// without one: see FilterOf.
 func (b *builder) keep(trials []trial, column int, tried []level) ([]level, error) {
 	chosen := b.pick(tried, finer)
 	if b.stages(column) {

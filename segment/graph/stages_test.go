@@ -16,7 +16,8 @@ import (
 
 // TestStages: a search of two stages is the first one if that finds rows near the query that are
 // not near each other, and otherwise the second one, without more work than that, or in the quick
-// layout with the work of both. Under a filter it is the second one.
+// layout with the work of both. Under a filter it is the first one too, and where the second would
+// follow, it is an error.
 func TestStages(t *testing.T) {
 	for _, set := range []struct {
 		layout uint32
@@ -45,11 +46,10 @@ func TestStages(t *testing.T) {
 			}
 			first, last := find(narrow, nil)
 			second, _ := find(wide, nil)
-			filtered, _ := find(wide, half)
+			filtered, lastOfHalf := find(narrow, half)
 			both := narrow
 			both.Within, both.Beyond = last, wide.stage()
 			near, _ := find(both, nil)
-			under, _ := find(both, half)
 			var buf Buffer
 			if _, _, err := q.Find(10, narrow, nil, &buf); err != nil {
 				t.Fatal(err)
@@ -68,20 +68,27 @@ func TestStages(t *testing.T) {
 			for _, c := range []struct {
 				name      string
 				got, want answer
-			}{{"near", near, first}, {"far", far, second}, {"filtered", under, filtered},
-				{"spread out", spreadOut, first}, {"between", between, second}} {
+			}{{"near", near, first}, {"far", far, second}, {"spread out", spreadOut, first}, {"between", between, second}} {
 				if !reflect.DeepEqual(c.got, c.want) || c.got.err != nil {
 					t.Errorf("%+v, query %d, %s: %+v, want %+v", set, i, c.name, c.got, c.want)
 				}
 			}
 			both.Beyond = Stage{}
 			scan, _ := find(both, nil)
-			under, _ = find(both, half)
 			both.Within = last
 			near, _ = find(both, nil)
-			if scan.err != ErrBeyondHorizon || under.err != ErrBeyondHorizon || !reflect.DeepEqual(near, first) {
-				t.Errorf("%+v, query %d, with a scan for far queries: far %v, filtered %v, near %+v, want %+v", set, i,
-					scan.err, under.err, near, first)
+			if scan.err != ErrBeyondHorizon || !reflect.DeepEqual(near, first) {
+				t.Errorf("%+v, query %d, with a scan for far queries: far %v, near %+v, want %+v", set, i, scan.err, near, first)
+			}
+			both.Within = lastOfHalf
+			near, _ = find(both, half)
+			both.Spread = math.MaxFloat32
+			between, _ = find(both, half)
+			both.Within, both.Spread = math.Nextafter32(lastOfHalf, 0), 0
+			far, _ = find(both, half)
+			if !reflect.DeepEqual(near, filtered) || between.err != ErrBetween || far.err != ErrBetween {
+				t.Errorf("%+v, query %d, under a filter: near %+v, want %+v; between %v, far %v", set, i, near, filtered,
+					between.err, far.err)
 			}
 		}
 	}
@@ -259,7 +266,7 @@ func TestScanBesideWalk(t *testing.T) {
 		} {
 			g.setLevels(0, []level{c.one})
 			g.setLevels(1, []level{c.ten})
-			s, ok := g.SettingUpTo(0.99, k, false)
+			s, ok := g.SettingUpTo(0.99, k, NoFilter)
 			_, stats, err := g.Query(queries[0]).Find(k, s, nil, new(Buffer))
 			if !ok || err != nil {
 				t.Fatalf("layout %d, %s: %v, %v, %v", layout, c.name, s, ok, err)
@@ -444,7 +451,7 @@ func TestBetweenSmallGroups(t *testing.T) {
 	if sketched > len(like)/20 {
 		t.Errorf("%v: %d of %d searches like the rows scan sketches", s, sketched, len(like))
 	}
-	one, ok := g.Setting(recall, k, true)
+	one, ok := g.Setting(recall, k, AnyFilter)
 	if !ok || one.Within > 0 || one.Spread != s.Spread || one.Beyond != (Stage{}) {
 		t.Fatalf("under a filter: %v, %v", one, ok)
 	}
