@@ -235,6 +235,44 @@ func TestPagesAreOneResult(t *testing.T) {
 	}
 }
 
+// A page that begins with the score of the hit before it is one of the exact answer, though a
+// recall is asked for: pages among equal scores would repeat hits.
+func TestPagesAmongEqualScores(t *testing.T) {
+	const rows, dim, size, pages = 4000, 16, 2, 5
+	c := collection(t, open(t, t.TempDir(), &promising), "c", Schema{Dim: dim, Metric: L2})
+	rng := rand.New(rand.NewPCG(1, 2))
+	vec := func() (v Vector) {
+		for range dim {
+			v = append(v, float32(rng.IntN(2)))
+		}
+		return v
+	}
+	fill(t, c, rows, func(i int) Document { return Document{ID: fmt.Sprint(i), Vector: vec()} })
+	if err := c.db.Compact(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	settled, walks := 0, 0
+	for range 40 {
+		q := Query{Near: vec(), K: size * pages, Accuracy: Exact, Select: IDsOnly}
+		all := mustSearch(t, c, q).Hits
+		q.K, q.Accuracy = size, Recall(0.9)
+		for q.Offset = 0; q.Offset < len(all); q.Offset += size {
+			r := mustSearch(t, c, q)
+			if !r.Exact {
+				walks++
+				continue
+			}
+			settled++
+			if diff := cmp.Diff(ids(all[q.Offset:q.Offset+size]), ids(r.Hits)); diff != "" {
+				t.Errorf("a page from %d: (-exact +page)\n%s", q.Offset, diff)
+			}
+		}
+	}
+	if settled < 80 || walks < 40 {
+		t.Errorf("%d pages are exact, %d approximate", settled, walks)
+	}
+}
+
 // chroma#2025: asking for a stored vector did not return its document.
 func TestStoredVectorFindsItself(t *testing.T) {
 	for _, metric := range []Metric{Cosine, L2} {

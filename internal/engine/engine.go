@@ -86,7 +86,7 @@ type Engine struct {
 
 	role     atomic.Uint32 // a Role
 	behind   atomic.Bool   // the version is that of a directory which was fenced: see Fenced
-	replaced atomic.Bool   // another database was met in the directory
+	replaced atomic.Bool   // load found another database in the directory
 	shared   sharing
 	writes   bool // from the lock to its end: this process may write; guarded by Mu
 	keeping  int  // derived files that are being written; guarded by Mu

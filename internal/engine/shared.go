@@ -704,8 +704,8 @@ func (e *Engine) setWrites(may bool) {
 }
 
 // Fresh reports whether no process has led since this one, which reads alone, has read the files.
-// Whoever leads takes the lock first. If another database was met in the directory, the answer is
-// no, so that Reload sees when the right one is back.
+// Whoever leads takes the lock first. If load found another database in the directory, the answer
+// is no, so that Reload sees when the right one is back.
 func (e *Engine) Fresh() (bool, error) {
 	read := e.shared.mark.Load()
 	if read == nil { // a published folder, which nobody leads

@@ -15,7 +15,10 @@ import (
 // best finds the rows of each query: the best ones in order, as many as the query needs.
 func (s *search) best() error {
 	if !slices.ContainsFunc(s.queries, func(p *probe) bool { return p.text != nil }) {
-		return s.nearest(s.queries)
+		if err := s.nearest(s.queries); err != nil {
+			return err
+		}
+		return s.settlePages()
 	}
 	var legs []*probe
 	for _, p := range s.queries {

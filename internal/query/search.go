@@ -187,6 +187,29 @@ func (s *search) nearest(probes []*probe) error {
 	return nil
 }
 
+// settlePages answers queries again, exactly, whose page begins with the score of the hit before
+// it. Which of equal rows an approximate search finds depends on the number of hits, so pages would
+// repeat some of them and leave out others.
+func (s *search) settlePages() error {
+	var tied []*probe
+	for _, p := range s.queries {
+		if p.MMR != nil || p.Group != nil || p.Offset == 0 || p.Offset >= len(p.rows) || !p.Ledger.Approximate ||
+			p.rows[p.Offset-1].Score != p.rows[p.Offset].Score {
+			continue
+		}
+		q := *p.Query
+		q.Accuracy = nearest.Goal{Recall: 1}
+		if err := s.prepare(p, &q); err != nil {
+			return err
+		}
+		tied = append(tied, p)
+	}
+	if len(tied) == 0 {
+		return nil
+	}
+	return s.nearest(tied)
+}
+
 // order returns the n best of rows, in order.
 func (s *search) order(rows []Row, n int) ([]Row, error) {
 	compare := func(a, b Row) int { return nearest.Compare(a.Ranked, b.Ranked) }
