@@ -269,7 +269,7 @@ func pages(t *testing.T) (all []string) {
 		rel = filepath.ToSlash(rel)
 		name := e.Name()
 		if e.IsDir() {
-			if rel != "." && strings.HasPrefix(name, ".") || name == "testdata" || name == "node_modules" {
+			if rel != "." && strings.HasPrefix(name, ".") || name == "testdata" || name == "node_modules" || name == "venv" {
 				return filepath.SkipDir
 			}
 			return nil
