@@ -172,9 +172,10 @@ func easySamples(trials []trial, columns []int, settings int) [][kinds]easySampl
 	return all
 }
 
-// inferConfirmed sets the outcomes for the settings with which an easy trial was not walked: it
-// finds what it found with a narrower one. It expands the mean of the sample of its kind, times its
-// own expansions over the sample's with the settings with which it was walked.
+// inferConfirmed sets the outcomes for the settings with which an easy trial was not walked. It
+// finds the rows that it found with a narrower one. The expansions are the mean of the sample of
+// its kind. Trials differ, so this is scaled by how the trial compares with the sample where both
+// were walked.
 func (t *trial) inferConfirmed(settings []Setting, columns []int, samples [][kinds]easySample) {
 	own, sample := 0.0, 0.0
 	for j := range t.confirmed {

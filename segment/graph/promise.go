@@ -14,15 +14,15 @@ type Filter uint8
 const (
 	NoFilter Filter = iota
 
-	// MildFilter allows many rows, see FilterOf. Distances and spreads are nearly what they are
-	// without a filter, so they tell whether a query is easy.
+	// MildFilter allows at least half of the rows. The nearest allowed rows are then about as far
+	// from the query as the nearest rows, so the bounds on distance and spread hold.
 	MildFilter
 
 	// AnyFilter may allow few rows. A walk has one stage.
 	AnyFilter
 )
 
-// mild is the least share of the rows that a mild filter allows.
+// mild is the least share of the rows that a mild filter allows. With a third, recall fell short.
 const mild = 0.5
 
 // FilterOf returns the kind of a filter that allows this many rows.
@@ -214,7 +214,11 @@ func (g *Graph) settingOf(column int, recall float64, k int, f Filter) (s Settin
 	if times > 1 {
 		f = AnyFilter
 	}
-	scan, scans := g.ScanSetting(recall, k)
+	var scan Setting
+	scans := false
+	if f == MildFilter {
+		scan, scans = g.ScanSetting(recall, k)
+	}
 	// No interpolation: where a whole cluster comes into view, recall rises in a step.
 	for _, l := range g.levels[column] { // the cheapest first
 		if float64(l.recall) < recall {

@@ -239,13 +239,7 @@ func (t *trial) offer(n neighbour) bool {
 // prune keeps the best rows of truth, in order.
 func (t *trial) prune() {
 	slices.SortFunc(t.truth, func(a, b neighbour) int {
-		switch {
-		case a.score > b.score:
-			return -1
-		case a.score < b.score:
-			return 1
-		}
-		return cmp.Compare(a.row, b.row)
+		return cmp.Or(cmp.Compare(b.score, a.score), cmp.Compare(a.row, b.row))
 	})
 	t.truth = t.truth[:min(t.most, len(t.truth))]
 	if t.full = len(t.truth) == t.most; t.full {
