@@ -25,21 +25,27 @@ type pool struct {
 	all   []simd.Neighbour // memory of lengthen
 }
 
-// longer is the multiple by which a front becomes longer.
-const longer = 4
+const (
+	longer = 4      // multiple by which a front becomes longer
+	room   = degree // slots behind a front, for the rows that one expansion pushes out
+)
 
 // reset makes p a pool of at most limit rows. If front is not 0, it may keep that many in order.
 func (p *pool) reset(limit, front int) {
 	p.ef, p.rest = 0, p.rest[:0]
-	if front > 0 && front < limit {
+	if front > 0 && front+room < limit {
 		p.ef, limit = limit, front
 	}
 	p.vacate(limit)
 }
 
-// vacate makes p an empty pool of at most limit rows in order.
+// vacate makes p an empty pool of at most limit rows in order, with room if p.ef is longer.
 func (p *pool) vacate(limit int) {
-	n := simd.PoolLen(limit)
+	n := limit
+	if p.ef > limit {
+		n += room
+	}
+	n = simd.PoolLen(n)
 	p.slots = slices.Grow(p.slots[:0], n)[:n]
 	for i := range p.slots {
 		p.slots[i] = simd.Vacant
@@ -52,15 +58,34 @@ func (p *pool) lengthen() {
 	limit, next := min(p.ef, longer*p.limit), p.next
 	n := min(limit-len(p.rows), len(p.rest))
 	selectNearest(p.rest, n)
-	slices.SortFunc(p.rest[:n], func(a, b simd.Neighbour) int { return cmp.Compare(a.Dist, b.Dist) })
-	p.all = append(append(p.all[:0], p.rows...), p.rest[:n]...)
-	p.vacate(limit)
-	p.rows, p.rest = p.slots[:copy(p.slots[:limit], p.all)], slices.Delete(p.rest, 0, n)
-	if limit == p.ef { // the rows that are left lie behind the beam
-		p.ef, p.rest = 0, p.rest[:0]
+	nearest := p.rest[:n]
+	if limit == p.ef { // the others lie behind the beam
+		p.ef, p.rest = 0, nearest
 	}
+	p.all = append(p.all[:0], p.rows...)
+	p.vacate(limit)
+	p.rows = p.slots[:copy(p.slots, p.all)]
+	if n > inRegisters {
+		slices.SortFunc(nearest, func(a, b simd.Neighbour) int { return cmp.Compare(a.Dist, b.Dist) })
+		p.rows = append(p.rows, nearest...)
+	} else { // to insert few is faster
+		p.insertRows(nearest)
+	}
+	p.rest = slices.Delete(p.rest, 0, n)
 	for p.next = next; p.next < len(p.rows) && p.rows[p.next].ID >= simd.Marked; {
 		p.next++
+	}
+}
+
+// insertRows is insert for rows that all find a place.
+func (p *pool) insertRows(rows []simd.Neighbour) {
+	var ids [room]uint32
+	var dists [room]float32
+	for some := range slices.Chunk(rows, room) {
+		for i, e := range some {
+			ids[i], dists[i] = e.ID, e.Dist
+		}
+		p.insert(ids[:len(some)], dists[:len(some)], math.MaxFloat32)
 	}
 }
 
@@ -106,13 +131,18 @@ func (p *pool) full(dist float32) bool { return !(dist < p.worst()) }
 
 // within returns the distance of the row of a rank; false if there are fewer rows.
 func (p *pool) within(rank int) (float32, bool) {
-	for rank > len(p.rows) && rank <= len(p.rows)+len(p.rest) {
-		p.lengthen()
-	}
-	if rank > len(p.rows) {
+	if !p.order(rank) {
 		return 0, false
 	}
 	return p.rows[rank-1].Dist, true
+}
+
+// order brings the n nearest rows into order; false if there are fewer rows.
+func (p *pool) order(n int) bool {
+	for n > len(p.rows) && n <= len(p.rows)+len(p.rest) {
+		p.lengthen()
+	}
+	return n <= len(p.rows)
 }
 
 // offer inserts a row unless it is too far.
@@ -122,30 +152,45 @@ func (p *pool) offer(dist float32, id uint32) {
 
 // offerAll inserts the rows ids, at dists, that are not farther than most and find a place.
 func (p *pool) offerAll(ids []uint32, dists []float32, most float32) {
-	if p.ef == 0 || len(p.rows)+len(dists) <= p.limit {
+	if p.ef == 0 {
 		p.insert(ids, dists, most)
 		return
 	}
+	for len(dists) > room {
+		p.offerFront(ids[:room], dists[:room], most)
+		ids, dists = ids[room:], dists[room:]
+	}
+	p.offerFront(ids, dists, most)
+}
+
+// offerFront is offerAll for a pool with a front, and for no more rows than it has room for.
+func (p *pool) offerFront(ids []uint32, dists []float32, most float32) {
+	most = min(most, math.MaxFloat32)
+	last := p.slots[p.limit-1].Dist // infinite while the front is not full
 	for i, d := range dists {
-		last := p.slots[p.limit-1]
-		d = max(d, 0)
-		switch {
-		case !(d <= most):
-		case !(d < last.Dist):
+		if d = max(d, 0); d >= last && d <= most {
 			p.rest = append(p.rest, simd.Neighbour{ID: ids[i], Dist: d})
-		default:
-			if last != simd.Vacant {
-				p.rest = append(p.rest, last)
-			}
-			p.insert(ids[i:i+1], dists[i:i+1], most)
 		}
+	}
+	p.insert(ids, dists, min(most, math.Nextafter32(last, -1)))
+	if len(p.rows) > p.limit {
+		pushed := p.rows[p.limit:]
+		p.rest = append(p.rest, pushed...)
+		for i := range pushed {
+			pushed[i] = simd.Vacant
+		}
+		p.rows, p.next = p.rows[:p.limit], min(p.next, p.limit)
 	}
 }
 
 // insert inserts rows in order.
 func (p *pool) insert(ids []uint32, dists []float32, most float32) {
-	if rows, next := simd.Offer(p.slots, p.limit, p.next, ids, dists, most); rows > 0 {
-		p.rows, p.next = p.slots[:rows], next
+	limit := p.limit
+	if p.ef > 0 {
+		limit += room
+	}
+	if rows, next := simd.Offer(p.slots, limit, p.next, ids, dists, most); rows > 0 {
+		p.rows, p.next = p.slots[:rows], min(next, rows) // next is the limit if all are marked
 	}
 }
 

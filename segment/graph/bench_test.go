@@ -88,6 +88,10 @@ func BenchmarkSearch(b *testing.B) {
 					for _, ef := range []int{10, 14, 20, 28, 40, 56, 80, 112, 160, 224, 320, 450, 640} {
 						try("", Setting{EF: ef})
 					}
+					for _, s := range []Setting{{EF: 31, StopRatio: 1.01}, {EF: 121, StopRatio: 1.01}, {EF: 215, StopRatio: 1.04},
+						{EF: 121, StopRatio: 1.12}, {EF: 261, StopRatio: 1.18}} { // wide beams that end early
+						try("", s)
+					}
 					for _, r := range []float64{0.8, 0.85, 0.9, 0.95, 0.98, 0.99, 0.995} {
 						if setting, ok := g.Setting(r, k, NoFilter); ok {
 							try(fmt.Sprintf("promised %.3f: ", r), setting)

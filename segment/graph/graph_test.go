@@ -408,8 +408,11 @@ func testAllocations(t *testing.T, layout uint32, dim int) {
 	var buf Buffer
 	score := d.scorer(fileformat.Cosine, queries[0])
 	for _, set := range []bitset.Set{nil, allowed} {
-		if n := testing.AllocsPerRun(10, func() { q.Search(10, Setting{EF: 50, StopRatio: 1.5}, set, score, &buf) }); n != 0 {
-			t.Errorf("%g allocations, filtered %v", n, set != nil)
+		for _, ef := range []int{50, 500} { // without a front, and with one
+			s := Setting{EF: ef, StopRatio: 1.5}
+			if n := testing.AllocsPerRun(10, func() { q.Search(10, s, set, score, &buf) }); n != 0 {
+				t.Errorf("%g allocations, ef %d, filtered %v", n, ef, set != nil)
+			}
 		}
 	}
 }

@@ -136,3 +136,28 @@ func TestVisitedAreForgotten(t *testing.T) {
 		t.Error("a row that was not marked is visited")
 	}
 }
+
+// TestFrontOfMarkedRows: marked rows that fill a front, or more, leave the others to be popped.
+func TestFrontOfMarkedRows(t *testing.T) {
+	for _, front := range []int{shortFront, longFront} {
+		for _, marked := range []int{front - 1, front, front + 1, front + room} {
+			for _, others := range []int{1, 20, 60, 300} {
+				var p pool
+				p.reset(1000, front)
+				for id := range marked {
+					p.offer(float32(id), uint32(id)|simd.Marked)
+				}
+				ids, dists := make([]uint32, others), make([]float32, others)
+				for i := range ids {
+					ids[i], dists[i] = uint32(1000+i), float32(1000+i)
+				}
+				p.offerAll(ids, dists, math.MaxFloat32)
+				for i := range others {
+					if id, ok := p.pop(1000, math.MaxFloat32); !ok || id != ids[i] {
+						t.Fatalf("front %d, %d marked: popped %d %v as number %d of %d", front, marked, id, ok, i, others)
+					}
+				}
+			}
+		}
+	}
+}

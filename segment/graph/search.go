@@ -221,16 +221,14 @@ func (q *Query) FindLive(k int, s Setting, live bitset.Set, buf *Buffer) (rows [
 }
 
 // front returns how many rows of the beam a search for k rows may keep in order at first, 0 for
-// all: the fewest that a processor keeps in registers, and that hold the rows to be found if these
-// are of the beam.
+// all. They are those to be found, if these are of the beam. With the room behind them they fit
+// into the pools that a processor keeps in registers.
 func (g *Graph) front(k int) int {
-	if g.rough() {
+	switch n := rescored(g.rank(k)); {
+	case n <= shortFront:
 		return shortFront
-	}
-	for _, n := range []int{shortFront, inRegisters} {
-		if rescored(g.rank(k)) <= n {
-			return n
-		}
+	case n <= longFront || g.rough():
+		return longFront
 	}
 	return 0
 }
@@ -301,10 +299,11 @@ func rescored(k int) int { return k + max(k/2, 10) }
 // mostRescored is the multiple of rescored from which on no further node is scored.
 const mostRescored = 4
 
-// Lengths of pools up to which it is very cheap, and cheap, to keep rows in order.
+// Numbers of rows that it is very cheap, and cheap, to keep in order.
 const (
-	shortFront  = 64
 	inRegisters = 192
+	shortFront  = 64 - room
+	longFront   = inRegisters - room
 )
 
 // kept returns how many of the rows that were measured a search for k rows keeps: those that may be
@@ -445,15 +444,13 @@ func (q *Query) collect(k int, allowed bitset.Set, buf *Buffer) (err error) {
 	want := rescored(k)
 	further := want - k // nodes
 	from := q.found(buf)
-	found := from.rows
+	found := math.MaxInt
 	if from == &buf.pool { // only rows within the beam count as found
-		found = found[:min(buf.ef, len(found))]
-		if front := q.g.front(k); front > 0 && allowed == nil { // whether more are in order or not
-			found = found[:min(front, len(found))]
-		}
+		found = buf.ef
 	}
-	q.g.expectDuplicates(found[:min(want, len(found))])
-	for _, e := range found {
+	q.g.expectDuplicates(from.rows[:min(want, found, len(from.rows))])
+	for i := 0; i < found && from.order(i+1); i++ {
+		e := from.rows[i]
 		before := len(buf.rows)
 		if e.Dist > most || before >= mostRescored*want || before >= k && further <= 0 && e.Dist > blurred {
 			break

@@ -360,6 +360,7 @@ func (q *Query) keepMeasured(k int, allowed bitset.Set, b *Buffer) error {
 			}
 		}
 	case p != &b.near:
+		p.order(min(b.near.limit, len(p.rows)+len(p.rest)))
 		for _, e := range p.rows[:min(len(p.rows), b.near.limit)] {
 			b.near.offer(e.Dist, e.ID&^simd.Marked)
 		}
