@@ -41,7 +41,7 @@ func (b *builder) calibrate(rows codes.Source) error {
 	}
 	var margins [len(calibrated)]float32
 	for _, columns := range [...][]int{{0, 1}, {2}, {3}, {4}} { // columns with the same rank share their searches
-		if k := calibrated[columns[0]]; columns[0] >= always && b.Len() < rowsPerHit*k {
+		if columns[0] >= b.measured() {
 			break
 		}
 		if err := b.tabulate(trials, columns, score, &margins); err != nil {
@@ -59,6 +59,15 @@ func (b *builder) calibrate(rows codes.Source) error {
 		}
 	}
 	return nil
+}
+
+// measured returns how many columns the calibration measures.
+func (b *builder) measured() int {
+	n := always
+	for n < len(calibrated) && b.Len() >= rowsPerHit*calibrated[n] {
+		n++
+	}
+	return n
 }
 
 // tabulate measures the levels of these columns, whose searches are the same, and the margins.

@@ -63,10 +63,7 @@ func (b *builder) outside(t *trial, columns []int) bool {
 // Beyond it are the queries of which wide searches miss one row in ten, and whatever is clearly
 // farther than all queries of the calibration.
 func (b *builder) findHorizons(trials []trial, score scoreFunc) error {
-	columns := always
-	for columns < len(calibrated) && b.Len() >= rowsPerHit*calibrated[columns] {
-		columns++
-	}
+	columns := b.measured()
 	err := b.each(len(trials), func(w *workerScratch, i int) error {
 		t := &trials[i]
 		k := min(t.most, calibrated[columns-1])

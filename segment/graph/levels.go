@@ -39,10 +39,10 @@ func (b *builder) outcomes(trials []trial, column, i, ef, last int) (all []level
 	return all
 }
 
-// sampledLevelOf is levelOf with samples, if searches of the column may have two stages.
+// sampledLevelOf is levelOf with samples, if searches may have two stages.
 func (b *builder) sampledLevelOf(trials []trial, column int, s Setting, of func(t *trial) *outcome) level {
 	l := levelOf(trials, column, s, of)
-	if b.stages(column) {
+	if b.planned {
 		l.samples = samplesOf(trials, column, of)
 	}
 	return l

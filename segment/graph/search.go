@@ -221,8 +221,8 @@ func (q *Query) FindLive(k int, s Setting, live bitset.Set, buf *Buffer) (rows [
 }
 
 // front returns how many rows of the beam a search for k rows may keep in order at first, 0 for
-// all. They are those to be found, if these are of the beam. With the room behind them they fit
-// into the pools that a processor keeps in registers.
+// all. Where the beam has distances of codes, these hold the rows to be found. With the room behind
+// them they fit into the pools that a processor keeps in registers.
 func (g *Graph) front(k int) int {
 	switch n := rescored(g.rank(k)); {
 	case n <= shortFront:
@@ -247,7 +247,9 @@ func (q *Query) attempt(k int, s Setting, allowed bitset.Set, buf *Buffer) error
 	case q.g.Quick():
 	case s.Beyond.EF > 0:
 		widest = s.Beyond
-	case s.Beyond.Deviations > 0: // a scan of the sketches begins with all rows that may be scored
+	case s.Beyond.Deviations > 0 && k <= mostStaged:
+		// A scan of the sketches begins with all rows that may be scored. For more results few
+		// searches scan, and a wider beam would cost all of them more.
 		widest.EF = max(first.EF, rescored(k))
 	}
 	if err := q.run(k, first, widest, s.FewRatio, nil, buf); err != nil {

@@ -426,10 +426,9 @@ type sketchScan struct {
 	samples    []sample // by trial
 }
 
-// scanTrials measures scans of the sketches for all trials, in the columns of two stages. One scan
-// with the most deviations, for the most results that the trial has, finds rows. With fewer of both
-// it finds the ones that pass beside the last row scored, and some blocks tell how many rows pass
-// in all.
+// scanTrials measures scans of the sketches for all trials. One scan with the most deviations, for
+// the most results that the trial has, finds rows. With fewer of both it finds the ones that pass
+// beside the last row scored, and some blocks tell how many rows pass in all.
 func (b *builder) scanTrials(trials []trial, score scoreFunc) error {
 	if !b.head.sketched || !b.planned {
 		return nil
@@ -439,7 +438,7 @@ func (b *builder) scanTrials(trials []trial, score scoreFunc) error {
 	each := (passPrice + float64(passingPrice*float64(b.Dim()))) / b.expansion
 	return b.each(len(trials), func(w *workerScratch, i int) error {
 		t, buf := &trials[i], &w.buf
-		last := always - 1
+		last := b.measured() - 1
 		for calibrated[last] > t.most {
 			last--
 		}
@@ -475,7 +474,7 @@ func (b *builder) scanTrials(trials []trial, score scoreFunc) error {
 
 // sketchScans returns the scans of the sketches for a column, as scanTrials has measured them.
 func (b *builder) sketchScans(trials []trial, column int) []sketchScan {
-	if !b.head.sketched {
+	if !b.head.sketched || !b.planned {
 		return nil
 	}
 	all := make([]sketchScan, len(sketchDeviations))

@@ -25,7 +25,7 @@ import (
 
 // Parameters of searches of two stages.
 const (
-	mostStaged = 100 // results of a search with two stages, at most
+	mostStaged = 100 // results up to which trials choose levels of two stages
 	thresholds = 24  // bounds on the distance that the calibration tries
 	spreads    = 8   // bounds on the spread that it tries
 	spreadRows = 10  // the spread is of this many rows; of more results it tells too little
@@ -107,8 +107,9 @@ type sample struct {
 	spread       float32
 }
 
-// stages reports whether searches of a column may have two stages: where the trials tell enough to
-// choose among thousands of levels. Of most kinds only 13 trials search for 300 rows and more.
+// stages reports whether the trials of a column choose levels of two stages: where they tell enough
+// to choose among thousands. Of most kinds only 13 trials search for 300 rows and more. The levels
+// for these have a second stage by watchSpread alone.
 func (b *builder) stages(column int) bool {
 	return b.planned && calibrated[column] <= mostStaged
 }
@@ -309,13 +310,14 @@ func (b *builder) complete(trials []trial, l *level) {
 // The second stage is a scan of the sketches, because that also finds rows that no walk meets, as
 // those near the other parent of a midpoint. A wider walk would often take less, but it stays in
 // one group of rows, and no kind of trials has all queries between groups. It is the second stage
-// only in graphs without sketches, where it saves much of the work: see spares. For few queries,
-// levels of one stage have a scan too: see watchSpread. Under a mild filter, the walk decides as
-// without one: see FilterOf.
+// only in graphs without sketches, where it saves much of the work: see spares. Levels of one stage
+// scan where the rows found lie close together: see watchSpread. Under a mild filter, the walk
+// decides as without one: see FilterOf.
 func (b *builder) keep(trials []trial, column int, tried []level) ([]level, error) {
 	chosen := b.pick(tried, finer)
+	sketches := b.sketchScans(trials, column)
 	if b.stages(column) {
-		sketches, better := b.sketchScans(trials, column), (*level).noDearer
+		better := (*level).noDearer
 		if sketches == nil {
 			better = (*level).spares
 		}
@@ -323,11 +325,13 @@ func (b *builder) keep(trials []trial, column int, tried []level) ([]level, erro
 		if chosen, err = b.extend(trials, column, chosen, tried, sketches, better); err != nil {
 			return nil, err
 		}
-		if sketches != nil {
-			for i := range chosen {
-				b.watchSpread(trials, &chosen[i], sketches)
-			}
+	}
+	if sketches != nil {
+		for i := range chosen {
+			b.watchSpread(trials, &chosen[i], sketches)
 		}
+	}
+	if b.stages(column) {
 		for i := range sketches {
 			if l := sketches[i].level(trials); l.recall >= fromRecall && b.worth(&l, column) {
 				chosen = append(chosen, l)

@@ -539,3 +539,32 @@ func TestBetweenTemplates(t *testing.T) {
 		}
 	}
 }
+
+// TestManyOfWeakDirections: searches for 300 rows go on to a scan of the sketches, too, where the
+// rows found lie close together. Rows differ little in their last components, and queries have
+// much of these. A walk alone finds 0.90 where 0.95 is asked.
+func TestManyOfWeakDirections(t *testing.T) {
+	const dim, rows, k, recall = 96, 8000, 300, 0.95
+	r := rand.New(rand.NewPCG(3, dim))
+	var common [dim]float64
+	for i := range common {
+		common[i] = 0.6 * r.NormFloat64()
+	}
+	d := &data{vectors{Dim: dim}}
+	for range rows {
+		length := r.ExpFloat64()
+		for i, x := range common {
+			d.Vecs = append(d.Vecs, float32(length*x+r.NormFloat64()/math.Sqrt(1+float64(i)/4)))
+		}
+	}
+	g := d.created(t, fileformat.L2, Options{Planned: true, layout: plain})
+	keepsRecall(t, g, d, fileformat.L2, k, recall, func() []float32 {
+		x := make([]float32, dim)
+		for i := range x {
+			if x[i] = float32(common[i]); i >= dim*3/5 {
+				x[i] += float32(4 * r.NormFloat64())
+			}
+		}
+		return x
+	})
+}

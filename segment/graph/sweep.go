@@ -38,7 +38,6 @@ type sweep struct {
 	columns []int
 	score   scoreFunc
 	deep    bool // of many results
-	staged  bool // searches may have two stages
 
 	efs        []int // the widths to measure
 	step       int   // widths of a round
@@ -54,7 +53,7 @@ type sweep struct {
 
 func (b *builder) newSweep(trials []trial, columns []int, score scoreFunc) *sweep {
 	s := &sweep{builder: b, trials: trials, columns: columns, score: score, deep: columns[0] >= always,
-		staged: slices.ContainsFunc(columns, b.stages), efs: b.widths(calibrated[columns[len(columns)-1]]),
+		efs:  b.widths(calibrated[columns[len(columns)-1]]),
 		last: len(stopRatios)}
 	if most := b.widestWalk(trials, columns); most > 0 {
 		s.efs = slices.DeleteFunc(s.efs, func(ef int) bool { return ef > most })
@@ -142,7 +141,7 @@ func (s *sweep) round() error {
 // walk searches for some of the trials.
 func (s *sweep) walk(which, efs []int) error {
 	return s.each(len(which), func(w *workerScratch, i int) error {
-		return s.trials[which[i]].walk(s.columns, efs, s.last, s.staged, w, s.score)
+		return s.trials[which[i]].walk(s.columns, efs, s.last, s.planned, w, s.score)
 	})
 }
 

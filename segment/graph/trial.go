@@ -95,8 +95,8 @@ type trial struct {
 
 	deep [len(calibrated)]sight // what a wide search finds, by column
 
-	scanned [always][len(sketchDeviations)]sample // by scans of the sketches, without the walk before
-	walked  float32                               // expansions of that walk
+	scanned [len(calibrated)][len(sketchDeviations)]sample // by scans of the sketches, without the walk before
+	walked  float32                                        // expansions of that walk
 }
 
 // A sight is the share of rows that a search found, and the squared distance of the last one
@@ -111,8 +111,8 @@ type scoreFunc func(t *trial, row uint32) (float64, error)
 
 // walk searches for a trial and records the outcome for each ef with the last stopping ratio, and
 // with each smaller one. One search gives all of them, because a search with a larger limit
-// continues a search with a smaller one. staged is whether searches may have two stages.
-func (t *trial) walk(columns, efs []int, last int, staged bool, w *workerScratch, score scoreFunc) error {
+// continues a search with a smaller one. planned is whether searches may have two stages.
+func (t *trial) walk(columns, efs []int, last int, planned bool, w *workerScratch, score scoreFunc) error {
 	k, q, buf := calibrated[columns[len(columns)-1]], t.query, &w.buf
 	if err := q.startWith(k, Stage{EF: efs[len(efs)-1]}, nil, 0, buf); err != nil {
 		return err
@@ -155,7 +155,7 @@ func (t *trial) walk(columns, efs []int, last int, staged bool, w *workerScratch
 			}
 			o.dist[c] = t.dist(c, buf)
 		}
-		if staged && !same {
+		if planned && !same {
 			o.spread = q.spread(buf)
 		}
 		if early := buf.pool.next < min(buf.ef, len(buf.pool.rows)); !early {
