@@ -19,8 +19,8 @@ type Explanation struct {
 	WhyNot []WhyNot `json:"why_not,omitempty"`
 }
 
-// A PartPlan says how a query searches one part of a collection: a segment, or
-// the rows in memory.
+// A PartPlan says how a query searches one part of a collection: a segment, or the rows in memory.
+// If a longer search or a scan followed the search of a graph, Reason names each and the cause.
 type PartPlan struct {
 	Name    string `json:"name"` // of the file; "memory" for rows that are not flushed yet
 	Rows    int    `json:"rows"` // live rows; only rows with a vector, unless the query has a text

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -50,6 +52,75 @@ func TestExplainEqualsReference(t *testing.T) {
 					w.checkReasons(t, q, got)
 				}
 			})
+		}
+	}
+}
+
+// Explain names every search of a graph that ran, and why another one followed.
+func TestExplainSearchesThatFollow(t *testing.T) {
+	const rows, k, recall = 8000, 10, 0.9
+	words, opts := readDemoWords(t), promising
+	near := collection(t, open(t, t.TempDir(), &opts), "c", Schema{Dim: len(words[0])})
+	var docs []Document
+	for i, v := range words[2:] {
+		docs = append(docs, Document{ID: fmt.Sprint(i), Vector: v, Metadata: Metadata{"i": i}})
+	}
+	upsert(t, near, docs...)
+	if err := near.db.Compact(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	nearest := func(c *Collection, vec []float32) (ids []string, numbers []any) {
+		for _, h := range mustSearch(t, c, Query{Near: Vector(vec), K: k, Accuracy: Exact}).Hits {
+			ids, numbers = append(ids, h.ID), append(numbers, h.Metadata["i"])
+		}
+		return ids, numbers
+	}
+	others := func(c *Collection, vec []float32) filter.Expr {
+		_, numbers := nearest(c, vec)
+		return filter.Nin("i", numbers...)
+	}
+	far := newFarQueries(t)
+	templates, between := templateRows(t, rows)
+	lonely := between()
+	const (
+		beam     = `a beam search with ef [^;]*`
+		sketches = `a scan of sketches, [0-9.]+ deviations`
+		groups   = `, because the rows found are far from the query or lie close together$`
+		excluded = `, because the rows near the query do not match$`
+	)
+	for _, c := range []struct {
+		name  string
+		c     *Collection
+		vec   []float32
+		where filter.Expr
+		want  string // after what was planned
+	}{
+		{"near", near, words[0], nil, `^$`},
+		{"near rows excluded", near, words[0], others(near, words[0]), `^` + beam + `, for [0-9]+ rows` + excluded},
+		{"dead rows", near, words[1], nil, `^` + beam + `, as under a filter, because many rows near the query are ` +
+			`deleted or replaced, or the rows found lie close together`},
+		{"far", far.c, far.queries[0], nil, `^a scan of the part, because the rows found are far from the query`},
+		{"between groups", templates, lonely, nil, `^` + sketches + groups},
+		{"between groups, under a filter", templates, lonely, filter.Gte("i", rows/10), `^` + sketches + groups},
+		{"between groups, near rows excluded", templates, lonely, others(templates, lonely),
+			`^` + sketches + excluded},
+	} {
+		if c.name == "dead rows" {
+			ids, _ := nearest(c.c, c.vec)
+			if _, err := c.c.Delete(t.Context(), ids[:5]...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		e, err := c.c.Explain(t.Context(), Query{Near: Vector(c.vec), K: k, Where: c.where, Accuracy: Recall(recall)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		planned, then, _ := strings.Cut(e.Plan[0].Reason, "; then ")
+		if !strings.Contains(planned, "promises a recall of") || !regexp.MustCompile(c.want).MatchString(then) {
+			t.Errorf("%s: %s", c.name, e.Plan[0].Reason)
+		}
+		if scans := strings.Contains("then "+then, "then a scan"); scans != (e.Result.Considered >= e.Plan[0].Rows) {
+			t.Errorf("%s: %d of %d rows considered: %s", c.name, e.Result.Considered, e.Plan[0].Rows, e.Plan[0].Reason)
 		}
 	}
 }

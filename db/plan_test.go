@@ -217,13 +217,45 @@ func TestFilterBetweenGroups(t *testing.T) {
 
 // Under filters that allow many rows, sums of two templates have the recall: a walk that ends far
 // from the query, or in one group, is followed by a scan of the sketches. So is the longer walk
-// that follows where the nearest rows are excluded. Rows are small integers in groups around
-// templates.
+// that follows where the nearest rows are excluded.
 func TestFilterBetweenTemplates(t *testing.T) {
-	const rows, dim, kinds, queries, k = 31_000, 100, 80, 150, 10
+	const rows, queries, k = 31_000, 150, 10
+	c, between := templateRows(t, rows)
+	const most, unseen = 0, 1
+	recalls := [...]float64{most: 0.97, unseen: 0.95}
+	var tallies [len(recalls)]nearest.Tally
+	var walks [len(recalls)]int
+	for range queries {
+		q := Query{Near: Vector(between()), K: k, Accuracy: Exact, Select: IDsOnly}
+		var seen []any
+		for _, h := range mustSearch(t, c, q).Hits {
+			seen = append(seen, must(strconv.Atoi(h.ID)))
+		}
+		for i, where := range [...]filter.Expr{most: filter.Gte("i", rows/10), unseen: filter.Nin("i", seen...)} {
+			q.Where, q.Accuracy = where, Exact
+			truth := mustSearch(t, c, q).Hits
+			q.Accuracy = Recall(recalls[i])
+			got := mustSearch(t, c, q)
+			tallies[i].Add(hitsOf(truth, got.Hits), len(truth))
+			if !got.Exact {
+				walks[i]++
+			}
+		}
+	}
+	for i, recall := range recalls {
+		if found := tallies[i].Estimate(nearest.Usual); found.Recall < recall || walks[i] < queries/2 {
+			t.Errorf("filter %d: %.3f found, asked for %g, %d of %d by the graph", i, found.Recall, recall, walks[i], queries)
+		}
+	}
+}
+
+// templateRows returns a collection of rows in groups around templates, all small integers, and a
+// function that returns sums of two templates.
+func templateRows(t *testing.T, rows int) (c *Collection, between func() []float32) {
+	const dim, kinds = 100, 80
 	opts := promising
 	opts.walkAlways = false
-	c := collection(t, open(t, t.TempDir(), &opts), "c", Schema{Dim: dim, Metric: L2})
+	c = collection(t, open(t, t.TempDir(), &opts), "c", Schema{Dim: dim, Metric: L2})
 	r := rand.New(rand.NewPCG(0, dim))
 	templates := make([][]float32, kinds)
 	for i := range templates {
@@ -246,35 +278,12 @@ func TestFilterBetweenTemplates(t *testing.T) {
 	if err := c.db.Compact(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	const most, unseen = 0, 1
-	recalls := [...]float64{most: 0.97, unseen: 0.95}
-	var tallies [len(recalls)]nearest.Tally
-	var walks [len(recalls)]int
-	for range queries {
+	return c, func() []float32 {
 		x := slices.Clone(templates[r.IntN(kinds)])
 		for j, v := range templates[r.IntN(kinds)] {
 			x[j] += v
 		}
-		q := Query{Near: Vector(x), K: k, Accuracy: Exact, Select: IDsOnly}
-		var seen []any
-		for _, h := range mustSearch(t, c, q).Hits {
-			seen = append(seen, must(strconv.Atoi(h.ID)))
-		}
-		for i, where := range [...]filter.Expr{most: filter.Gte("i", rows/10), unseen: filter.Nin("i", seen...)} {
-			q.Where, q.Accuracy = where, Exact
-			truth := mustSearch(t, c, q).Hits
-			q.Accuracy = Recall(recalls[i])
-			got := mustSearch(t, c, q)
-			tallies[i].Add(hitsOf(truth, got.Hits), len(truth))
-			if !got.Exact {
-				walks[i]++
-			}
-		}
-	}
-	for i, recall := range recalls {
-		if found := tallies[i].Estimate(nearest.Usual); found.Recall < recall || walks[i] < queries/2 {
-			t.Errorf("filter %d: %.3f found, asked for %g, %d of %d by the graph", i, found.Recall, recall, walks[i], queries)
-		}
+		return x
 	}
 }
 

@@ -175,6 +175,14 @@ func (w graphPlan) name() string {
 	return fmt.Sprintf("a beam search with %v", w.setting)
 }
 
+// stageName returns the kind of a second stage and its setting.
+func stageName(s graph.Stage) string {
+	if s.EF == 0 {
+		return s.String()
+	}
+	return fmt.Sprintf("a beam search with %v", s)
+}
+
 // graphCost returns the expected cost of a graph search of a part, in the unit of codes.RowPrice.
 func (s *Search) graphCost(p *Probe, i int, w graphPlan) float64 {
 	if w.live {
@@ -187,6 +195,7 @@ func (s *Search) graphCost(p *Probe, i int, w graphPlan) float64 {
 type graphJob struct {
 	probe *Probe
 	part  int
+	last  graphPlan // of the search that ran last
 	found []topk.Candidate
 	stats graph.Stats
 }
@@ -361,29 +370,22 @@ func (s *Search) searchGraph(ctx context.Context, j *graphJob, memory *graphScra
 		// Whoever sets ef has asked for no recall, and would not expect a scan.
 		err, p.Parts[i].plan.recall = nil, 0
 		if s.Trace != nil {
-			p.Parts[i].reason = fmt.Sprintf("the query wants a beam search with %v; the rows found are far from the "+
-				"query, and then no recall is known", plan.setting)
+			p.Parts[i].reason += "; the rows found are far from the query, so no recall is known"
 		}
 	}
 	j.stats = stats
 	s.Trace.Read(int64(stats.Estimated)*int64(part.Dim) + plan.graph.SketchSize(stats.Sketched) +
 		int64(len(rows))*int64(4*part.Dim))
-	why := ""
 	switch {
-	case errors.Is(err, graph.ErrBeyondHorizon):
-		why = fmt.Sprintf("the rows found are far from the query, and then %s promises no recall", plan.name())
-	case errors.Is(err, graph.ErrFar):
-		why = fmt.Sprintf("the rows near the query do not match, and then %s promises no recall", plan.name())
-	case errors.Is(err, graph.ErrBetween):
-		why = fmt.Sprintf("the rows found are far from the query or lie close together, and then %s promises no recall",
-			plan.name())
+	case errors.Is(err, graph.ErrBeyondHorizon), errors.Is(err, graph.ErrFar), errors.Is(err, graph.ErrBetween):
+		s.follow(j, j.last.cause(err), "a scan of the part")
 	case errors.Is(err, fileformat.ErrDamaged):
 		part.Segment.DistrustGraph(plan.graph, err)
-		why = "the graph is damaged"
+		s.follow(j, "the graph is damaged", "a scan of the part")
 	case err != nil:
 		return err
 	case len(rows) < p.Need: // although more rows match: see planGraph
-		why = "the beam search found too few rows"
+		s.follow(j, "too few rows were found", "a scan of the part")
 	default:
 		if watch.Cold {
 			for _, row := range rows {
@@ -393,20 +395,50 @@ func (s *Search) searchGraph(ctx context.Context, j *graphJob, memory *graphScra
 		j.found, err = p.score(ctx, part, i, rows, j.found)
 		return err
 	}
-	p.Parts[i].plan, p.Parts[i].reason = graphPlan{}, why
+	p.Parts[i].plan = graphPlan{}
 	return nil
 }
 
+// follow adds the next search of a part to what Explain says of it, and the cause. Callers that
+// make a name look at s.Trace first.
+func (s *Search) follow(j *graphJob, cause, next string) {
+	if s.Trace != nil {
+		j.probe.Parts[j.part].reason += fmt.Sprintf("; then %s, because %s", next, cause)
+	}
+}
+
+// cause says in words why a search gave no answer that keeps its promise.
+func (w graphPlan) cause(err error) string {
+	switch {
+	case errors.Is(err, graph.ErrFar) && w.live:
+		return "many rows near the query are deleted or replaced, or the rows found lie close together"
+	case errors.Is(err, graph.ErrFar):
+		return "the rows near the query do not match"
+	case w.setting.Spread == 0,
+		errors.Is(err, graph.ErrBeyondHorizon) && (w.setting.Within == 0 || w.setting.Beyond != graph.Stage{}):
+		return "the rows found are far from the query"
+	}
+	return "the rows found are far from the query or lie close together"
+}
+
 // find searches the graph of a part for this many rows.
-func (s *Search) find(j *graphJob, memory *graphScratch, need int, plan graphPlan) ([]uint32, graph.Stats, error) {
+func (s *Search) find(
+	j *graphJob, memory *graphScratch, need int, plan graphPlan,
+) (rows []uint32, stats graph.Stats, err error) {
+	j.last = plan
 	p, query := j.probe, &memory.query
 	set := p.Parts[j.part].Set
 	if plan.live {
 		query.Guard(need, plan.setting, plan.graph.Len())
-		return query.FindLive(need, plan.setting, set, &memory.buf)
+		rows, stats, err = query.FindLive(need, plan.setting, set, &memory.buf)
+	} else {
+		query.Guard(need, plan.setting, p.MatchedIn(s.View, j.part))
+		rows, stats, err = query.Find(need, plan.setting, set, &memory.buf)
 	}
-	query.Guard(need, plan.setting, p.MatchedIn(s.View, j.part))
-	return query.Find(need, plan.setting, set, &memory.buf)
+	if s.Trace != nil && memory.buf.Beyond() {
+		s.follow(j, plan.cause(graph.ErrBetween), stageName(plan.setting.Beyond))
+	}
+	return rows, stats, err
 }
 
 // searchFiltered searches again, as under a filter, after a search that found more dead rows near
@@ -416,9 +448,14 @@ func (s *Search) searchFiltered(
 	j *graphJob, memory *graphScratch, rows []uint32, stats graph.Stats,
 ) ([]uint32, graph.Stats, error) {
 	p, i := j.probe, j.part
+	reason := p.Parts[i].reason
 	plan, _, ok := s.chooseSetting(p, i, p.Parts[i].plan.graph, false)
+	p.Parts[i].reason = reason // of the search that ran, not of one that could not
 	if !ok || s.graphCost(p, i, plan) > s.ScanCost(p, i) && !s.GraphAlways {
 		return rows, stats, graph.ErrFar
+	}
+	if s.Trace != nil {
+		s.follow(j, j.last.cause(graph.ErrFar), plan.name()+", as under a filter")
 	}
 	p.Parts[i].plan = plan
 	rows, all, err := s.find(j, memory, p.Need, plan)
@@ -452,6 +489,13 @@ func (s *Search) searchLonger(
 	}
 	if !ok || s.graphCost(p, i, longer) > s.ScanCost(p, i) && !s.GraphAlways {
 		return rows, stats, cause
+	}
+	if s.Trace != nil {
+		next := longer.name()
+		if more > p.Need {
+			next += fmt.Sprintf(", for %d rows", more)
+		}
+		s.follow(j, j.last.cause(cause), next)
 	}
 	rows, all, err := s.find(j, memory, more, longer)
 	all.Estimated += stats.Estimated

@@ -251,6 +251,7 @@ type Buffer struct {
 	sketch        sketchBuffer
 	scanned       bool // near has the rows found, whatever the layout: see scanSketches
 	more          int  // rows to collect beside those wanted: see scanAll
+	beyond        bool // see Beyond
 	rows          []uint32
 	excluded      int // rows that are not allowed and nearer than the last row wanted: see collect
 	hits          []Hit
@@ -259,6 +260,9 @@ type Buffer struct {
 	cold          bool            // see Query.Cold
 	ctx           context.Context // see Query.Heed
 }
+
+// Beyond reports whether the rows that the last search found made it go on with Setting.Beyond.
+func (b *Buffer) Beyond() bool { return b.beyond }
 
 // heedEvery is how many expansions pass between two looks at the context. They take a few
 // milliseconds at most, unless they wait for the disk.

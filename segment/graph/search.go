@@ -236,6 +236,7 @@ func (g *Graph) front(k int) int {
 // attempt walks, in the stages of the setting.
 func (q *Query) attempt(k int, s Setting, allowed bitset.Set, buf *Buffer) error {
 	first := s.stage()
+	buf.beyond = false
 	switch {
 	case s.Scans():
 		return q.scanAll(k, s.Beyond.Deviations, allowed, buf)
@@ -258,7 +259,9 @@ func (q *Query) attempt(k int, s Setting, allowed bitset.Set, buf *Buffer) error
 	if q.easy(&s, buf) {
 		return nil
 	}
-	return q.goBeyond(k, s.Beyond, buf)
+	err := q.goBeyond(k, s.Beyond, buf)
+	buf.beyond = err == nil && s.Within > walkThenScan
+	return err
 }
 
 // goBeyond is the second stage of a search.
