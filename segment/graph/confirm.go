@@ -13,14 +13,14 @@ type confirmation struct {
 	walked bool // otherwise the outcome is inferred
 }
 
-// confirm replaces the levels that were tried by fewer ones, measured by searches with exactly
-// their settings. In graphs that sift, these read other records than a search that is continued
-// with one setting after the other: what a narrow beam or a small ratio has refused is not met
-// again.
+// confirm replaces the levels of a sweep by fewer ones, and measures each by searches with exactly
+// its setting. A sweep continues one search through all settings. In graphs that sift, such a
+// search reads other records than one with a single setting: it does not meet again what a narrow
+// beam or a small ratio has refused.
 //
-// A trial that has found everything finds it with wider settings too, but for one in ten thousand.
-// So it is walked with one in sampleEvery of these, in turn with the others of its kind. If one of
-// them misses a row there, all are walked with that setting.
+// A trial that has found everything also finds it with wider settings, except about one in ten
+// thousand. So it is walked with only one in sampleEvery of these; the trials of a kind take turns.
+// If one of them misses a row with a setting, all are walked with that setting.
 func (b *builder) confirm(trials []trial, columns []int, score scoreFunc, tried *[len(calibrated)][]level) error {
 	settings := b.toConfirm(trials, columns, tried)
 	turns, seen := make([]int, len(trials)), [kinds]int{}
@@ -94,10 +94,11 @@ func (b *builder) confirmedLevels(trials []trial, column int, settings []Setting
 // leastSample is how many easy trials of a kind stand for the others, at least.
 const leastSample = leastEasy / sampleEvery
 
-// toConfirm returns the settings of the levels to confirm, each after all that are narrower. No
-// planner chooses a level if a scan of the sketches finds as much for no more expansions, or if a
-// scan of the codes costs less. The cheapest level stays, and in the first case the one with the
-// highest recall: they tell what searches find that are given their beam.
+// toConfirm returns the settings of the levels to confirm, each after all that are narrower. It
+// leaves out levels that no planner chooses: a scan of the sketches finds as much for no more
+// expansions, or a scan of the codes costs less. The cheapest level always stays. The level with
+// the highest recall stays if only a scan of the sketches beats it. Recall needs both, for callers
+// who set the beam width themselves.
 func (b *builder) toConfirm(trials []trial, columns []int, tried *[len(calibrated)][]level) (settings []Setting) {
 	share := float32(coarser)
 	switch {

@@ -10,10 +10,11 @@ import (
 	"github.com/vecbolt/vecbolt/simd"
 )
 
-// A sketch of a row is one bit per component and two factors, as a quick node holds of a neighbour,
-// here of the difference from the mean of all rows. Blocks of 32 sketches, in the order of the
-// rows, let a search estimate its distance from every row, in a half to a fifth of the time of a
-// scan of the codes. It then reads the records of the rows that may be among the best.
+// A sketch of a row is one bit per component and two factors. A quick node keeps the same of each
+// neighbour, relative to the node; a sketch is relative to the mean of all rows. Blocks of 32
+// sketches, in the order of the rows, let a search estimate its distance from every row, in a half
+// to a fifth of the time of a scan of the codes. It then reads the records of the rows that may be
+// among the best.
 //
 // Such a scan misses a row only if its estimate is too large by some standard deviations. The
 // points are rotated at random, so this depends neither on how the rows lie, nor on the query.
@@ -150,9 +151,9 @@ func (q *Query) sketchSlack(deviations float32) float32 {
 	return deviations * float32(signDeviation*math.Sqrt(float64(q.point.Level)))
 }
 
-// scanAll scans the sketches for a search whose walk decides nothing, as under a filter. What it
-// misses depends on neither the filter nor the query. A short walk that heeds no filter finds rows
-// that others must beat.
+// scanAll scans the sketches instead of walking, as under a filter. What it misses depends on
+// neither the filter nor the query. It begins with a short walk that ignores the filter, because
+// the distances of the rows found there bound which other records the scan must read.
 func (q *Query) scanAll(k int, deviations float32, allowed bitset.Set, b *Buffer) error {
 	if !q.g.head.sketched {
 		return ErrBeyondHorizon
@@ -179,8 +180,8 @@ func (q *Query) scanAll(k int, deviations float32, allowed bitset.Set, b *Buffer
 	if err := q.scanSketches(k, deviations, allowed, b); err != nil || allowed == nil || q.guard.want == 0 {
 		return err
 	}
-	// Beyond the rows that the filter excludes, others lie closer together than codes can tell. So
-	// further ones are scored, in proportion.
+	// The more excluded rows are nearer, the farther away are the allowed ones. Far rows differ
+	// less in distance than codes can tell, so more of them are scored.
 	passed, err := q.passedOver(k, b)
 	if b.stats.Passed = passed; err != nil || passed <= q.guard.passed {
 		return err
@@ -192,8 +193,9 @@ func (q *Query) scanAll(k int, deviations float32, allowed bitset.Set, b *Buffer
 	return q.scanSketches(k+passed, deviations, allowed, b)
 }
 
-// fewAllowed reports whether the rows that a walk has found are allowed more seldom than others. A
-// scan then begins without a bound, reads many records, and takes as long as one of the codes.
+// fewAllowed reports whether the filter allows a much smaller share of the rows that a walk has
+// found than of all rows. A scan of the sketches would then begin without a bound, read many
+// records, and take as long as a scan of the codes.
 func (q *Query) fewAllowed(allowed bitset.Set, b *Buffer) (bool, error) {
 	all, in := 0, 0
 	for _, e := range q.found(b).rows {
