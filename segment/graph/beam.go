@@ -39,7 +39,7 @@ func (p *pool) reset(limit, front int) {
 	p.vacate(limit)
 }
 
-// vacate makes p an empty pool of at most limit rows in order, with room if p.ef is longer.
+// vacate makes p an empty pool of at most limit rows in order. A front gets room behind it.
 func (p *pool) vacate(limit int) {
 	n := limit
 	if p.ef > limit {
