@@ -93,7 +93,7 @@ func TestExplainSearchesThatFollow(t *testing.T) {
 		c     *Collection
 		vec   []float32
 		where filter.Expr
-		want  string // after what was planned
+		want  string // what the reason says behind the planned search
 	}{
 		{"near", near, words[0], nil, `^$`},
 		{"near rows excluded", near, words[0], others(near, words[0]), `^` + beam + `, for [0-9]+ rows` + excluded},
