@@ -114,26 +114,36 @@ func TestDepths(t *testing.T) {
 		d.Row(i)[i%8], d.Row(i)[(i+3)%8] = 0, 0 // a quarter
 		d.Row(i)[1] *= 50                       // most of the length, for midDirections
 	}
-	g = d.graph(t, fileformat.Cosine, Options{quiet: true})
-	_, trials, _ = trialsOf(t, g, d)
-	var atLeast [kinds][len(calibrated)]int
-	for _, trial := range trials {
-		for c, k := range calibrated {
-			if len(trial.truth) >= k {
-				atLeast[trial.kind][c]++
+	for _, c := range []struct {
+		metric  fileformat.Metric
+		without kind
+	}{{fileformat.Cosine, longMeans}, {fileformat.L2, opposite}} {
+		_, trials, _ := trialsOf(t, d.graph(t, c.metric, Options{quiet: true}), d)
+		var atLeast [kinds][len(calibrated)]int
+		for _, trial := range trials {
+			for i, k := range calibrated {
+				if len(trial.truth) >= k {
+					atLeast[trial.kind][i]++
+				}
 			}
 		}
-	}
-	for k := range kinds {
-		hundred, thousand := 38, 12
-		switch k {
-		case midpoints, mixedMidpoints:
-			thousand = 32
-		case likeRows:
-			hundred, thousand = 100, 30
-		}
-		if n := atLeast[k]; n[1] < sampled[k] || n[2] < hundred || n[4] < thousand {
-			t.Errorf("kind %d: trials for at least %v rows: %v", k, calibrated, n)
+		for k := range kinds {
+			one, hundred, thousand := sampled[k], 38, 12
+			switch k {
+			case midpoints, mixedMidpoints:
+				thousand = 32
+			case longMeans:
+				thousand = 18
+			case likeRows:
+				hundred, thousand = 100, 30
+			}
+			if k == c.without {
+				one, hundred, thousand = 0, 0, 0
+			}
+			n := atLeast[k]
+			if n[1] < one || n[2] < hundred || n[4] < thousand || k == c.without && n[0] > 0 {
+				t.Errorf("metric %d, kind %d: trials for at least %v rows: %v", c.metric, k, calibrated, n)
+			}
 		}
 	}
 }

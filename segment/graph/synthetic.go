@@ -15,7 +15,7 @@ import (
 const (
 	middleEvery = 5 // two trials in five have 100 results
 	deepEvery   = 7 // one in seven has 1,000
-	midwayEvery = 5 // of midpoints one in five: the few that find little were in none of 13
+	midwayEvery = 5 // of midpoints and long means one in five: the few that find little were in none of 13
 )
 
 // manyZeros is the share of components that are zero from which rows have queries along an axis: a
@@ -66,7 +66,7 @@ func (b *builder) queries(rows codes.Source) (all []trial, err error) {
 	slices.Sort(picks)
 	depth := func(k kind, i int) int { // rows of truth of the i-th trial of a kind
 		every := deepEvery
-		if k >= midpoints && k <= mixedMidpoints {
+		if k >= midpoints && k <= mixedMidpoints || k == longMeans {
 			every = midwayEvery
 		}
 		switch {
@@ -106,19 +106,18 @@ func (b *builder) queries(rows codes.Source) (all []trial, err error) {
 	if err := s.order(); err != nil {
 		return nil, err
 	}
-	last := opposite
-	if b.head.ident.Metric == fileformat.L2 {
-		last = partlyFilled
-	}
 	if b.head.ident.Metric != fileformat.Dot {
 		s.findStrong()
 	}
-	for k := meansOfFew; k <= last; k++ {
+	l2 := b.head.ident.Metric == fileformat.L2
+	for k := meansOfFew; k < kinds; k++ {
 		switch {
 		case k >= single && k <= partlyFilled && !zeroed,
 			k >= filled && k <= partlyFilled && numbers < leastFilled,
 			k == weakDirections && s.strong == nil,
-			k == midDirections && s.middle == len(s.strong):
+			k == midDirections && s.middle == len(s.strong),
+			k == opposite && l2,
+			k == longMeans && !l2:
 			continue
 		}
 		for i := range b.trialsOf(k) {
@@ -200,6 +199,8 @@ func (s *synthesizer) query(k kind, i int) ([]float32, error) {
 		return s.remainder(len(s.strong)), nil
 	case midDirections:
 		return s.remainder(s.middle), nil
+	case longMeans:
+		return s.longMean()
 	default:
 		v, err := s.pick()
 		for j := range v {
@@ -381,12 +382,40 @@ func (s *synthesizer) direction() ([]float32, error) {
 	if s.head.ident.Metric != fileformat.L2 {
 		return v, nil
 	}
-	x, err := s.pick()
-	times := math.Sqrt(simd.Dot64(x, x) / simd.Dot64(v, v))
-	for j := range v {
-		v[j] = float32(max(-math.MaxFloat32, min(float64(v[j])*times, math.MaxFloat32)))
+	return v, s.lengthen(v)
+}
+
+// longRows is how many rows of the sample a long mean has. It is along the mean of all rows.
+const longRows = 1000
+
+// longMean returns the mean of many rows, made as long as a random row.
+func (s *synthesizer) longMean() ([]float32, error) {
+	sum := make([]float64, s.Dim())
+	for range longRows {
+		for i, v := range s.sample[s.rng.IntN(len(s.sample))].vec {
+			sum[i] += float64(v) / longRows
+		}
 	}
-	return v, err
+	v := make([]float32, len(sum))
+	for i, x := range sum {
+		v[i] = float32(x)
+	}
+	return v, s.lengthen(v)
+}
+
+// lengthen makes a vector as long as a random row, unless all its components are zero.
+func (s *synthesizer) lengthen(v []float32) error {
+	x, err := s.pick()
+	if err != nil {
+		return err
+	}
+	if length := simd.Dot64(v, v); length > 0 {
+		times := math.Sqrt(simd.Dot64(x, x) / length)
+		for j := range v {
+			v[j] = float32(max(-math.MaxFloat32, min(float64(v[j])*times, math.MaxFloat32)))
+		}
+	}
+	return nil
 }
 
 // Parameters of remainder.

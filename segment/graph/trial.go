@@ -39,6 +39,7 @@ const (
 	filled                      // rows without the components that are often zero; only where many are zero
 	partlyFilled                // the same, but one of these components is kept
 	opposite                    // rows times -1; not for L2, which has no opposite directions
+	longMeans                   // means of a thousand rows, made as long as a row; only for L2, where lengths count
 	kinds
 	kept = midpoints // kinds whose mean a level keeps
 )
@@ -49,7 +50,7 @@ var sampled = [kinds]int{likeRows: 240, meansOfFew: 90, meansOfMany: 90, perturb
 	midpoints: 160, lonelyMidpoints: 90, mixedMidpoints: 160, central: 90, extrapolated: 90, noisy: 90,
 	nearCrowded: 90, nearLonely: 90, nearby: 90, insidePopulous: 90, meansPopulous: 90, betweenPopulous: 90,
 	nearPopulous: 90, insideLonely: 90, meansLonely: 90, betweenTight: 90, anywhere: 90, weakDirections: 90,
-	midDirections: 90, popular: 90, single: 90, filled: 90, partlyFilled: 90, opposite: 90}
+	midDirections: 90, popular: 90, single: 90, filled: 90, partlyFilled: 90, opposite: 90, longMeans: 90}
 
 // An outcome is the state of a search at the point where a setting would end it.
 type outcome struct {
