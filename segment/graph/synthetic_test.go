@@ -174,7 +174,7 @@ func TestFilledTrials(t *testing.T) {
 
 // TestLongMeans: queries along the mean of all rows, as long as a row, get the recall asked for.
 // Rows are histograms of 60 kinds. The 300 nearest rows of such a query are nearly as far as many
-// others, and shorter means find more. Without trials of this kind 0.86 is found.
+// others. Without trials of this kind 0.86 is found.
 func TestLongMeans(t *testing.T) {
 	const dim, groups, rows, length, k, recall = 128, 60, 12_000, 500, 300, 0.9
 	r := rand.New(rand.NewPCG(9, dim))
