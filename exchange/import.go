@@ -59,7 +59,8 @@ const (
 //
 // Parts that the source does not carry are written as they were read, for the whole batch and
 // before its vectors are made: a change of another writer to them in between is lost. Do not change
-// documents while they are imported.
+// documents while they are imported. Where other processes write, call db.DB.Barrier first: Import
+// compares with what this process sees.
 func Import(ctx context.Context, c *db.Collection, src Source, opts *ImportOptions) (Report, error) {
 	info, err := c.Info()
 	if err != nil {

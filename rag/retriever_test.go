@@ -534,6 +534,25 @@ func TestDamagedFilesKeepTheirChunks(t *testing.T) {
 	}
 }
 
+// An update compares the cache with what another process has just written to the index.
+func TestUpdateAfterAnotherProcess(t *testing.T) {
+	f := newFixture(t, 1)
+	o := rag.Options{Dir: filepath.Join(t.TempDir(), "index")}
+	leader, _ := open(t, f.dir, o)
+	other, _ := open(t, f.dir, o)
+	two := [2][]float32{f.query, f.vectors[chunkID(0)]}
+	for i := range 50 {
+		f.write(t, chunkID(0), two[0])
+		equal(t, "update", leader.Update(t.Context()), nil)
+		f.write(t, chunkID(0), two[1])
+		equal(t, "update", other.Update(t.Context()), nil)
+		hits := retrieve(t, leader, two[1], rag.AgentConfig{TopK: 1})
+		if len(hits) != 1 || hits[0].Score < 0.999 {
+			t.Fatalf("update %d left %v", i, hits)
+		}
+	}
+}
+
 // A kept index follows the cache: files that come, change and go.
 func TestKeptIndex(t *testing.T) {
 	f := newFixture(t, 10)

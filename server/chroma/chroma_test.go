@@ -850,3 +850,34 @@ func FuzzCondition(f *testing.F) {
 		}
 	})
 }
+
+// Whether a record is added or updated depends on what other processes have just written.
+func TestRecordsOfAnotherProcess(t *testing.T) {
+	dir := t.TempDir()
+	member := func() (*client, *db.DB) {
+		vdb, err := db.Open(dir, &db.Options{Sync: db.SyncNever})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { vdb.Close() })
+		return &client{t, New(vdb, nil)}, vdb
+	}
+	leader, _ := member()
+	other, follower := member()
+	path := leader.create(`{"name":"shared"}`)
+	if err := follower.Barrier(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for range 50 {
+		leader.ok("POST", path+"/add", `{"ids":["a"],"embeddings":[[1]],"documents":["added"]}`, `{}`)
+		other.ok("POST", path+"/update", `{"ids":["a"],"documents":["updated"]}`, `{}`)
+		leader.ok("POST", path+"/get", `{"ids":["a"],"include":["documents"]}`, `{"ids":["a"],"documents":["updated"],
+			"embeddings":null,"metadatas":null,"uris":null,"include":["documents"]}`)
+		leader.ok("POST", path+"/delete", `{"ids":["a"]}`, `{"deleted":1}`)
+		other.ok("POST", path+"/add", `{"ids":["a"],"embeddings":[[1]]}`, `{}`)
+		leader.ok("POST", path+"/delete", `{"ids":["a"]}`, `{"deleted":1}`)
+		if t.Failed() {
+			return
+		}
+	}
+}

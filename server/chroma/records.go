@@ -193,6 +193,10 @@ func (r *record) patch() db.Patch {
 // whether its id exists. If that changes before the batch is applied, write retries.
 func (a *API) write(ctx context.Context, r *request, complete bool,
 	put func(b *db.Batch, collection string, rec *record, exists bool)) (any, error) {
+	// Ids that another process has just written or deleted decide what becomes of a record.
+	if err := a.db.Barrier(ctx); err != nil {
+		return nil, err
+	}
 	c, _, err := a.collection(ctx, r)
 	if err != nil {
 		return nil, err
