@@ -63,7 +63,12 @@ func must[T any](v T, err error) T {
 
 // writeFor writes ops as the leader does for a follower.
 func writeFor(vdb *DB, id engine.RequestID, ops []engine.Op) (deleted int, err error) {
-	vdb.engine.Submit(id, ops, 1, func(n int, failed error) { deleted, err = n, failed })
+	return writeSynced(vdb, id, ops, false)
+}
+
+// writeSynced is writeFor for a follower that may have its writes synced.
+func writeSynced(vdb *DB, id engine.RequestID, ops []engine.Op, sync bool) (deleted int, err error) {
+	vdb.engine.Submit(id, ops, 1, sync, func(n int, failed error) { deleted, err = n, failed })
 	vdb.engine.CommitSubmitted()
 	return deleted, err
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -310,6 +311,43 @@ func TestFailedDirectorySync(t *testing.T) {
 		check(t, vdb)
 		if err := vdb.Close(); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// A write of a follower that syncs always is on disk before it is acknowledged, whatever the policy
+// of the process that leads.
+func TestSyncForAFollower(t *testing.T) {
+	for _, policy := range []SyncPolicy{SyncNever, SyncInterval, SyncAlways} {
+		var dirty atomic.Bool // the log has unsynced writes
+		note := func(op vfs.Op) error {
+			if path.Dir(op.Name) == engine.WALDir && (op.Kind == vfs.OpWrite || op.Kind == vfs.OpSync) {
+				dirty.Store(op.Kind == vfs.OpWrite)
+			}
+			return nil
+		}
+		vdb := open(t, t.TempDir(), &Options{Sync: policy, SyncEvery: time.Hour, Compaction: Manual, hook: note})
+		c := collection(t, vdb, "c", Schema{Dim: 1})
+		upsert(t, c, Document{ID: "a"}, Document{ID: "b"}, Document{ID: "c"}, Document{ID: "d"})
+		remove := func(id string) []engine.Op { return []engine.Op{{Kind: engine.OpDelete, Collection: "c", ID: id}} }
+		for i, sync := range []bool{false, true} {
+			id := engine.RequestID{Writer: [16]byte{1}, Number: uint64(2 * i)}
+			if n, err := writeSynced(vdb, id, remove(string(rune('a'+2*i))), sync); n != 1 || err != nil {
+				t.Fatal(n, err)
+			}
+			if want := policy != SyncAlways && !sync; dirty.Load() != want {
+				t.Errorf("policy %v, sync %t: the log is dirty: %t", policy, sync, dirty.Load())
+			}
+			id.Number++
+			n, err := vdb.engine.ExclusivelyFor(t.Context(), id, sync, func(*engine.Group) ([]engine.Op, error) {
+				return remove(string(rune('b' + 2*i))), nil
+			})
+			if n != 1 || err != nil {
+				t.Fatal(n, err)
+			}
+			if want := policy != SyncAlways && !sync; dirty.Load() != want {
+				t.Errorf("policy %v, sync %t: the log is dirty after a decision: %t", policy, sync, dirty.Load())
+			}
 		}
 	}
 }

@@ -85,7 +85,8 @@ type Options struct {
 	Exclusive bool
 	// MustExist makes Open fail with ErrNotFound instead of creating.
 	MustExist bool
-	// Sync says when writes reach the disk.
+	// Sync says when the writes of this process reach the disk. If another process leads, and
+	// asks for less, the writes of this one are synced before they are acknowledged.
 	Sync SyncPolicy
 	// SyncEvery is the period of SyncInterval, at most an hour; 0 means 100 ms.
 	SyncEvery time.Duration

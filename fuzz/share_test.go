@@ -7,6 +7,7 @@ import (
 	"io"
 	"runtime/metrics"
 	"testing"
+	"time"
 
 	"github.com/vecbolt/vecbolt/internal/codec"
 	stored "github.com/vecbolt/vecbolt/internal/document"
@@ -35,7 +36,8 @@ func shareMessages(f *testing.F) []share.Message {
 	p := share.Process{PID: 4711, Program: "vecbolt", Role: "search", Version: "v1.0.0"}
 	damage := &fileformat.CorruptError{File: "wal/00000001.wal", Offset: 4096, Err: fileformat.ErrChecksum}
 	return []share.Message{
-		share.Hello{Version: share.Version, Process: p, ReadOnly: true, Writer: [16]byte{1, 2, 3}},
+		share.Hello{Version: share.Version, Process: p, ReadOnly: true, Writer: [16]byte{1, 2, 3},
+			SyncWithin: time.Second},
 		share.Welcome{Version: share.Version, Process: p, Root: 8, Applied: 20, LSN: 22},
 		share.Refused{Err: engine.ErrLocked},
 		share.Records{First: 21, Records: [][]byte{[]byte("one record"), []byte("another")}},

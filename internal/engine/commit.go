@@ -33,8 +33,9 @@ func (e *Engine) Write(ctx context.Context, ops []Op, size int) (deleted int, er
 
 // Submit is Write for a follower. It does not wait: done gets the result, and must not block.
 // CommitSubmitted, or a writer of this process, commits the write. A request that was applied
-// already is not applied again, and has the result that it had.
-func (e *Engine) Submit(id RequestID, ops []Op, size int, done func(deleted int, err error)) {
+// already is not applied again, and has the result that it had. With sync, the log is synced before
+// the result, whatever the options of this process say.
+func (e *Engine) Submit(id RequestID, ops []Op, size int, sync bool, done func(deleted int, err error)) {
 	if !e.Leads() {
 		done(0, errDeposed) // its follower asks the new leader
 		return
@@ -42,7 +43,7 @@ func (e *Engine) Submit(id RequestID, ops []Op, size int, done func(deleted int,
 	q := &e.Queue
 	q.Mu.Lock()
 	defer q.Mu.Unlock()
-	q.Waiting = append(q.Waiting, &request{id: id, ops: ops, size: size, done: done})
+	q.Waiting = append(q.Waiting, &request{id: id, ops: ops, size: size, sync: sync, done: done})
 }
 
 // CommitSubmitted commits one group of requests, unless somebody is about to do so.
@@ -61,13 +62,14 @@ func (e *Engine) CommitSubmitted() {
 // Exclusively runs decide while no other write happens, and applies the ops that decide
 // returns. decide sees the newest version.
 func (e *Engine) Exclusively(ctx context.Context, decide func(*Group) ([]Op, error)) (deleted int, err error) {
-	return e.ExclusivelyFor(ctx, RequestID{}, decide)
+	return e.ExclusivelyFor(ctx, RequestID{}, false, decide)
 }
 
-// ExclusivelyFor is Exclusively for a follower, whose request is not applied twice.
-func (e *Engine) ExclusivelyFor(ctx context.Context, id RequestID,
+// ExclusivelyFor is Exclusively for a follower, whose request is not applied twice. About sync see
+// Submit.
+func (e *Engine) ExclusivelyFor(ctx context.Context, id RequestID, sync bool,
 	decide func(*Group) ([]Op, error)) (deleted int, err error) {
-	r := &request{id: id, decide: decide}
+	r := &request{id: id, sync: sync, decide: decide}
 	err = e.submit(ctx, r)
 	return r.deleted, err
 }
@@ -77,6 +79,7 @@ type request struct {
 	id      RequestID // zero for a write of this process that no other one follows
 	ops     []Op
 	size    int
+	sync    bool                       // sync the log before the answer, whatever Options say
 	decide  func(*Group) ([]Op, error) // if set, computes ops, alone in its group
 	deleted int
 	err     error
@@ -343,7 +346,8 @@ func (e *Engine) commitLocked(requests []*request, logged *bool) error {
 	*logged = true
 	log := e.Log.Load()
 	last, err := log.Append(records)
-	if err == nil && e.Opts.SyncAlways {
+	synced := e.Opts.SyncAlways || slices.ContainsFunc(requests, func(r *request) bool { return r.sync })
+	if err == nil && synced {
 		err = log.Sync()
 	}
 	if fenced := e.fenced(); errors.Is(fenced, errDeposed) {

@@ -1,7 +1,9 @@
 package engine
 
 import (
+	"cmp"
 	"log/slog"
+	"math"
 	"time"
 
 	"github.com/vecbolt/vecbolt/internal/vfs"
@@ -35,4 +37,15 @@ type Options struct {
 	QuickSize  int64         // see graph.Options
 	WalkAlways bool          // calibrate graphs for searches that cost more than scans; for tests
 	Trials     int           // see graph.Options
+}
+
+// NeverSynced is the SyncWithin of a process that leaves syncing to the system.
+const NeverSynced time.Duration = math.MaxInt64
+
+// SyncWithin returns how long after its acknowledgement a write may be lost with the power.
+func (o *Options) SyncWithin() time.Duration {
+	if o.SyncAlways {
+		return 0
+	}
+	return cmp.Or(o.SyncEvery, NeverSynced)
 }

@@ -245,6 +245,7 @@ func drawMessage(t *rapid.T, kind int) Message {
 	case kindHello:
 		m := Hello{Version: Version, Process: drawProcess(t), ReadOnly: rapid.Bool().Draw(t, "read-only"), Writer: [16]byte{1}}
 		copy(m.Writer[1:], rapid.SliceOfN(rapid.Byte(), 15, 15).Draw(t, "writer"))
+		m.SyncWithin = time.Duration(rapid.Int64Min(0).Draw(t, "sync within"))
 		return m
 	case kindWelcome:
 		m := Welcome{Version: Version, Process: drawProcess(t), Root: u64("root"), LSN: u64("lsn")}
@@ -343,7 +344,7 @@ func examples(t testing.TB) []Message {
 		t.Fatal(err)
 	}
 	return []Message{
-		Hello{Version, p, true, [16]byte{1, 2, 3}},
+		Hello{Version, p, true, [16]byte{1, 2, 3}, time.Second},
 		Welcome{Version, [16]byte{1, 2, 3}, p, 8, 20, 22},
 		Refused{engine.ErrLocked},
 		Records{21, [][]byte{[]byte("one record"), []byte("another")}, nil},

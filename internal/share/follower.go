@@ -99,7 +99,7 @@ func (m *Member) join(ctx context.Context, wait time.Duration) (*link, error) {
 	if l.pid, err = checkPeer(socket); err == nil {
 		defer m.watch(l)()
 		err = l.greet(Hello{Version: Version, Process: m.process(engine.Follower), ReadOnly: m.opts.ReadOnly,
-			Writer: m.writer})
+			Writer: m.writer, SyncWithin: m.opts.SyncWithin()})
 	}
 	if err == nil {
 		// A leader takes the lock before it listens, and stops listening before it gives the lock

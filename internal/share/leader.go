@@ -70,6 +70,7 @@ type follower struct {
 	pid     int    // see checkPeer
 	process Process
 	writer  [16]byte
+	sync    bool          // the log, before its writes are answered
 	ended   chan struct{} // closed when no request of it is worked on any more
 	socket  *socket
 	source  *source
@@ -295,6 +296,7 @@ func (s *leader) greet(f *follower) error {
 		return err
 	}
 	f.process = hello.Process
+	f.sync = hello.SyncWithin < s.engine.Opts.SyncWithin()
 	f.process.Role = engine.Follower.String()
 	var batch Records
 	size := 0
@@ -608,7 +610,8 @@ func (s *leader) handle(f *follower, m Message) error {
 	return nil
 }
 
-// write gives the engine a write of a follower.
+// write gives the engine a write of a follower. It is synced at once if the follower allows less
+// time for that than this process takes.
 func (s *leader) write(f *follower, m WriteOps) error {
 	if err := f.begin(m.Request, &request{cancel: func() {}}); err != nil {
 		return err
@@ -621,7 +624,7 @@ func (s *leader) write(f *follower, m WriteOps) error {
 		return nil
 	}
 	f.writes.Add(1)
-	s.engine.Submit(f.id(m.Request), m.Ops, m.Size, func(deleted int, err error) {
+	s.engine.Submit(f.id(m.Request), m.Ops, m.Size, f.sync, func(deleted int, err error) {
 		defer f.writes.Done()
 		s.answer(f, Result{Request: m.Request, Deleted: deleted}, err)
 	})
@@ -688,7 +691,7 @@ func (s *leader) work(f *follower, m Message) (id uint64, _ work) {
 	case Exclusive:
 		id := f.id(m.Request)
 		return m.Request, func(ctx context.Context, r *request, result *Result) (err error) {
-			result.Deleted, err = s.engine.ExclusivelyFor(ctx, id, func(g *engine.Group) ([]engine.Op, error) {
+			result.Deleted, err = s.engine.ExclusivelyFor(ctx, id, f.sync, func(g *engine.Group) ([]engine.Op, error) {
 				ops, err := s.decide(ctx, f, m.Request, g.Base.LSN, r)
 				if err == nil {
 					err = g.Accept(ops)

@@ -37,6 +37,8 @@ type Hello struct {
 	Process  Process
 	ReadOnly bool
 	Writer   [16]byte // random, the same over all connections of a process; not zero
+	// SyncWithin is from the options of the process: see leader.write.
+	SyncWithin time.Duration
 }
 
 // Welcome answers a Hello. The records Applied+1 to LSN follow, as Records.
@@ -185,7 +187,8 @@ func (m Hello) encode(e *codec.Encoder) error {
 	e.U32(m.Version)
 	encodeBool(e, m.ReadOnly)
 	e.Raw(m.Writer[:])
-	return errors.Join(checkWriter(m.Writer), m.Process.encode(e))
+	e.U64(uint64(m.SyncWithin))
+	return errors.Join(checkWriter(m.Writer), checkSyncWithin(m.SyncWithin), m.Process.encode(e))
 }
 
 func decodeHello(d *codec.Decoder) Message {
@@ -195,8 +198,19 @@ func decodeHello(d *codec.Decoder) Message {
 	if d.Err() == nil {
 		d.Fail(checkWriter(m.Writer))
 	}
+	m.SyncWithin = time.Duration(d.U64())
+	if d.Err() == nil {
+		d.Fail(checkSyncWithin(m.SyncWithin))
+	}
 	m.Process = decodeProcess(d)
 	return m
+}
+
+func checkSyncWithin(t time.Duration) error {
+	if t < 0 {
+		return errors.New("a time beyond 2^63-1 ns")
+	}
+	return nil
 }
 
 func checkWriter(w [16]byte) error {

@@ -212,7 +212,13 @@ func TestRefusedMessages(t *testing.T) {
 		"long name":         {kindHello, encoded(process(strings.Repeat("x", maxString+1)))},
 		"no writer": {kindHello, encoded(func(e *codec.Encoder) {
 			e.U32(Version)
-			e.Raw(make([]byte, 1+16+4+8+3))
+			e.Raw(make([]byte, 1+16+8+4+8+3))
+		})},
+		"sync within 2^63 ns": {kindHello, encoded(func(e *codec.Encoder) {
+			e.U32(Version)
+			e.Raw(append(make([]byte, 1), "follower 0123456"...))
+			e.U64(1 << 63)
+			e.Raw(make([]byte, 4+8+3))
 		})},
 		"applied above last": {kindWelcome, encoded(func(e *codec.Encoder) { e.U32(Version); e.Raw(make([]byte, 24)); e.U64(2); e.U64(1) })},
 		"no reason":          {kindRefused, nil},
@@ -310,6 +316,7 @@ func TestAppendRefuses(t *testing.T) {
 		"replaced by nothing": {Records{1, [][]byte{{1}}, [][]byte{nil, nil}}, nil},
 		"not a docnum":        {Records{1, [][]byte{{1}}, [][]byte{{0x80}}}, nil},
 		"no writer":           {Hello{}, nil},
+		"sync within":         {Hello{Writer: [16]byte{1}, SyncWithin: -1}, nil},
 		"process id":          {Hello{Writer: [16]byte{1}, Process: Process{PID: -1}}, nil},
 		"time":                {Hello{Writer: [16]byte{1}, Process: Process{Since: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)}}, nil},
 

@@ -22,7 +22,7 @@ var update = flag.Bool("update", false, "rewrite the dump in docs/format")
 // TestPage compares the example in docs/format/share.md with new frames.
 func TestPage(t *testing.T) {
 	hello := frame(t, Hello{Version, Process{PID: 4711, Program: "vecbolt",
-		Since: time.Unix(1_700_000_000, 0), Role: "search", Version: "v1.0.0"}, false, [16]byte([]byte("follower 0123456"))})
+		Since: time.Unix(1_700_000_000, 0), Role: "search", Version: "v1.0.0"}, false, [16]byte([]byte("follower 0123456")), 0})
 	doc := stored(t, document.Document{ID: "a", Text: "Tea."})
 	write := frame(t, WriteOps{Request: 7, Ops: []engine.Op{
 		{Kind: engine.OpPut, Collection: "notes", ID: "a", Doc: doc, Vec: []float32{1, -0.5}},
@@ -51,6 +51,7 @@ func TestPage(t *testing.T) {
 	d.Int32("version")
 	d.Int8("read-only")
 	d.Line(16, "writer", "%s", d.Raw(16))
+	d.Int64("sync within")
 	d.Int32("process id")
 	d.Int64("since")
 	for _, name := range []string{"program", "role", "version"} {
