@@ -144,7 +144,7 @@ func TestCSV(t *testing.T) {
 			"a": "007", "b": "+4", "c": ".5", "d": "5.", "e": "1e", "f": "-", "g": " 5", "h": "5 ", "i": "1 2", "j": "-Infinity", "k": "9223372036854775808"}}},
 			[]string{"line 2"}},
 		{"rows to skip", "a.csv", "id,values\na,[1]\nb,[x]\nc\nd,[2]\n", []db.Document{{ID: "a", Vector: []float32{1}},
-			{ID: "skipped", Text: `column "values": element 0 at byte 1: 'x' instead of a number`}, {ID: "skipped", Text: "1 cells under 2 names"}, {ID: "d", Vector: []float32{2}}},
+			{ID: "skipped", Text: `document "b": column "values": element 0 at byte 1: 'x' instead of a number`}, {ID: "skipped", Text: "1 cells under 2 names"}, {ID: "d", Vector: []float32{2}}},
 			[]string{"line 2", "line 3", "line 4", "line 5"}},
 		{"only a header", "a.csv", "id,text\n", nil, nil},
 	}

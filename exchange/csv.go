@@ -132,7 +132,7 @@ func (r *csvReader) next() (*ImportedDocument, error) {
 		doc.Skip = fmt.Errorf("%d cells under %d names", len(record), len(r.names))
 		return doc, nil
 	}
-	doc.Skip = r.fill(doc, record)
+	doc.Skip = withID(&doc.Document, r.fill(doc, record))
 	return doc, nil
 }
 

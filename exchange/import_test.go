@@ -391,7 +391,7 @@ func TestRealCache(t *testing.T) {
 
 // TestCellsOfCSV takes rows with empty cells, null, and several columns for one part.
 func TestCellsOfCSV(t *testing.T) {
-	const other = `key "n" is given both inside and outside of the metadata`
+	const other = `document "1": key "n" is given both inside and outside of the metadata`
 	for _, tt := range []struct {
 		name, header, row string
 		want              db.Document
@@ -414,7 +414,7 @@ func TestCellsOfCSV(t *testing.T) {
 		{name: "no fields", header: "id,metadata", row: "1,{}", want: db.Document{ID: "1"}, carries: db.WithMetadata},
 		{name: "null and a field", header: "id,metadata,n", row: "1,null,5",
 			want: db.Document{ID: "1", Metadata: db.Metadata{"n": int64(5)}}, carries: db.WithMetadata},
-		{name: "more than a vector", header: "id,vector", row: `1,"[1] 2"`, skip: `column "vector": '2' after the value`},
+		{name: "more than a vector", header: "id,vector", row: `1,"[1] 2"`, skip: `document "1": column "vector": '2' after the value`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			src, err := Open(write(t, filepath.Join(t.TempDir(), "a.csv"), tt.header+"\n"+tt.row+"\n"), nil)

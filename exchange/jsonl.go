@@ -189,10 +189,15 @@ func (p documentParser) document(line []byte, pos Position) (*ImportedDocument, 
 	if !onlyValue(line, err) {
 		return nil, locate(err, pos.File, pos.N)
 	}
-	if d.ID != "" {
-		err = fmt.Errorf("document %.40q: %w", d.ID, err)
+	return &ImportedDocument{Document: d, Position: pos, Skip: withID(&d, err)}, nil
+}
+
+// withID adds the id of a document, if it has one, to the reason why it cannot be stored.
+func withID(d *db.Document, err error) error {
+	if err == nil || d.ID == "" {
+		return err
 	}
-	return &ImportedDocument{Document: d, Position: pos, Skip: err}, nil
+	return fmt.Errorf("document %.40q: %w", d.ID, err)
 }
 
 const (
