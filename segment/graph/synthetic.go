@@ -42,6 +42,7 @@ type synthesizer struct {
 	places []place // of the first of these, crowded ones first
 
 	populous []place // the same, those with the most rows around them first
+	dense    bool    // the first of these are of a region of more dimensions: see findDense
 
 	centre []float32   // mean of the sample
 	strong [][]float32 // directions in which rows differ most: see remainder
@@ -55,7 +56,8 @@ type place struct {
 	vec   []float32 // or its direction
 	apart float64   // squared distance of a near row of the sample
 
-	around int // rows of the sample within a radius that is the same for all
+	wider  float64 // the same of a less near one
+	around int     // rows of the sample within a radius that is the same for all
 }
 
 // queries returns trials of all kinds that have vectors only. Means of rows stand for averages of
@@ -114,6 +116,7 @@ func (b *builder) queries(rows codes.Source) (all []trial, err error) {
 		switch {
 		case k >= single && k <= partlyFilled && !zeroed,
 			k >= filled && k <= partlyFilled && numbers < leastFilled,
+			k >= meansDense && k <= awayDense && !s.dense,
 			k == weakDirections && s.strong == nil,
 			k == midDirections && s.middle == len(s.strong),
 			k == opposite && l2,
@@ -193,6 +196,12 @@ func (s *synthesizer) query(k kind, i int) ([]float32, error) {
 		return s.inside(s.places, last, 4)
 	case betweenTight:
 		return s.between(s.places, first, first, 0.5)
+	case meansDense:
+		return s.insideDense(4, 0.8)
+	case betweenDense:
+		return s.insideDense(1, 0.5)
+	case awayDense:
+		return s.insideDense(1, -0.5)
 	case anywhere:
 		return s.direction()
 	case weakDirections:
@@ -264,6 +273,7 @@ func (s *synthesizer) order() error {
 	}
 	for i, dists := range apart {
 		s.places[i].apart = dists[min(rank, len(dists)-1)]
+		s.places[i].wider = dists[min(widerRank, len(dists)-1)]
 	}
 	order := slices.Clone(s.places)
 	slices.SortStableFunc(order, func(a, b place) int { return cmp.Compare(a.apart, b.apart) })
@@ -273,6 +283,7 @@ func (s *synthesizer) order() error {
 	}
 	s.populous = slices.Clone(s.places)
 	slices.SortStableFunc(s.populous, func(a, b place) int { return cmp.Compare(b.around, a.around) })
+	s.findDense()
 	slices.SortStableFunc(s.places, func(a, b place) int { return cmp.Compare(a.apart, b.apart) })
 	return nil
 }
@@ -328,6 +339,60 @@ func (s *synthesizer) between(places []place, from, to stretch, share float64) (
 // The other rows of a query inside a region are neither among the nearest, nor of another region if
 // this one has a tenth of all rows.
 const insideFrom, insideTo = 1. / 64, 1. / 12 // of the sample, nearest first
+
+// Parameters of a dense region.
+const (
+	widerRank = 12      // of place.wider
+	densest   = 1 / 64. // of the places, the ones with the most rows around them
+	denser    = 2       // least ratio of its dimensions to those where most rows are
+
+	denseFrom, denseTo = 8, 48 // other rows of a query are among these nearest ones of the sample
+)
+
+// findDense sets whether the places with the most rows around them are of a region of more
+// dimensions than where most rows are, such as noise among rows that depend on a few figures. Walks
+// miss more there, and the mean of every other kind hides a region with a fiftieth of the rows. The
+// number of dimensions is proportional to 1 / log(wider / apart).
+func (s *synthesizer) findDense() {
+	median := func(places []place) float64 {
+		var logs []float64
+		for _, p := range places {
+			if p.apart > 0 && p.wider < math.Inf(1) {
+				logs = append(logs, math.Log(p.wider/p.apart))
+			}
+		}
+		if len(logs) == 0 {
+			return 0
+		}
+		slices.Sort(logs)
+		return logs[len(logs)/2]
+	}
+	some := median(s.populous[:int(densest*float64(len(s.populous)))])
+	s.dense = some > 0 && median(s.populous) > denser*some
+}
+
+// insideDense returns a point between a row of the dense region and the mean of others of it, at a
+// share of the way, or beyond the row.
+func (s *synthesizer) insideDense(others int, share float64) ([]float32, error) {
+	p := s.among(s.populous, stretch{0, densest})
+	near := nearest(s.sample, p.vec, denseTo)
+	rows := make([]int, others)
+	for i := range rows {
+		rows[i] = near[min(len(near)-1, denseFrom+s.rng.IntN(denseTo-denseFrom))]
+	}
+	x, err := s.row(p.row)
+	if err != nil {
+		return nil, err
+	}
+	y, err := s.meanOf(rows)
+	if err != nil {
+		return nil, err
+	}
+	for i := range x {
+		x[i] = float32(float64((1-share)*float64(x[i])) + float64(share*float64(y[i])))
+	}
+	return x, nil
+}
 
 // inside returns the mean of a row of a stretch of the places and of others of its region.
 func (s *synthesizer) inside(places []place, t stretch, others int) ([]float32, error) {

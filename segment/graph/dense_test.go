@@ -1,0 +1,72 @@
+package graph
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/vecbolt/vecbolt/internal/fileformat"
+)
+
+// defects returns rows that depend on three figures, and noise around one of them as a share of the
+// rows, at distances as usual. further returns more of the noise.
+func defects(rows, dim int, share float64) (d *data, further func() []float32) {
+	r := rand.New(rand.NewPCG(23, uint64(dim)))
+	d = &data{vectors{Dim: dim}}
+	waves, phases := make([][3]float64, dim), make([]float64, dim)
+	for i := range waves {
+		waves[i] = [3]float64{r.NormFloat64(), r.NormFloat64(), r.NormFloat64()}
+		phases[i] = 2 * math.Pi * r.Float64()
+	}
+	usual := func() []float32 {
+		x := make([]float32, dim)
+		figures := [3]float64{1.3 * r.Float64(), 1.3 * r.Float64(), 1.3 * r.Float64()}
+		for i, w := range waves {
+			x[i] = float32(math.Cos(w[0]*figures[0] + w[1]*figures[1] + w[2]*figures[2] + phases[i]))
+		}
+		return x
+	}
+	centre := usual()
+	further = func() []float32 {
+		x := make([]float32, dim)
+		for i := range x {
+			x[i] = centre[i] + float32(0.03*r.NormFloat64())
+		}
+		return x
+	}
+	for range rows {
+		if r.Float64() < share {
+			d.Vecs = append(d.Vecs, further()...)
+		} else {
+			d.Vecs = append(d.Vecs, usual()...)
+		}
+	}
+	return d, further
+}
+
+// TestDefects: queries of a small region of many dimensions get the recall asked for. The other
+// rows depend on three figures, so short walks find their neighbours, and the mean of every other
+// kind of trials hides the region: 0.87 was found. Where there is no such region, there are no such
+// trials.
+func TestDefects(t *testing.T) {
+	const k, dim, recall = 10, 96, 0.9
+	d, further := defects(20_000, dim, 0.04)
+	g := d.created(t, fileformat.L2, Options{Planned: true, layout: plain})
+	keepsRecall(t, g, d, fileformat.L2, k, recall, further)
+	for _, share := range []float64{0, 0.04, 1} {
+		d, _ := defects(2000, dim, share)
+		b := newBuilder(t.Context(), d.graph(t, fileformat.L2, Options{quiet: true}), 1)
+		trials, err := b.queries(d.Source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var n [kinds]int
+		for _, t := range trials {
+			n[t.kind]++
+		}
+		some := share > 0 && share < 1
+		if (n[meansDense] > 0) != some || (n[betweenDense] > 0) != some || (n[awayDense] > 0) != some {
+			t.Errorf("%g of the rows are noise: %d trials of a dense region", share, n[meansDense:anywhere])
+		}
+	}
+}
