@@ -342,9 +342,10 @@ const insideFrom, insideTo = 1. / 64, 1. / 12 // of the sample, nearest first
 
 // Parameters of a dense region.
 const (
-	widerRank = 12      // of place.wider
-	densest   = 1 / 64. // of the places, the ones with the most rows around them
-	denser    = 2       // least ratio of its dimensions to those where most rows are
+	widerRank  = 12      // of place.wider
+	densest    = 1 / 64. // of the places, the ones with the most rows around them
+	denser     = 2       // least ratio of its dimensions to those where most rows are
+	leastApart = 1 / 16. // least ratio of its squared distances to those elsewhere
 
 	denseFrom, denseTo = 8, 48 // other rows of a query are among these nearest ones of the sample
 )
@@ -352,23 +353,27 @@ const (
 // findDense sets whether the places with the most rows around them are of a region of more
 // dimensions than where most rows are, such as noise among rows that depend on a few figures. Walks
 // miss more there, and the mean of every other kind hides a region with a fiftieth of the rows. The
-// number of dimensions is proportional to 1 / log(wider / apart).
+// number of dimensions is proportional to 1 / log(wider / apart). Rows that are much nearer to each
+// other than usual are no such region: codes cannot tell nearly equal rows apart, so all searches
+// would be scans.
 func (s *synthesizer) findDense() {
-	median := func(places []place) float64 {
-		var logs []float64
+	medians := func(places []place) (log, apart float64) {
+		var logs, aparts []float64
 		for _, p := range places {
 			if p.apart > 0 && p.wider < math.Inf(1) {
-				logs = append(logs, math.Log(p.wider/p.apart))
+				logs, aparts = append(logs, math.Log(p.wider/p.apart)), append(aparts, p.apart)
 			}
 		}
 		if len(logs) == 0 {
-			return 0
+			return 0, 0
 		}
 		slices.Sort(logs)
-		return logs[len(logs)/2]
+		slices.Sort(aparts)
+		return logs[len(logs)/2], aparts[len(aparts)/2]
 	}
-	some := median(s.populous[:int(densest*float64(len(s.populous)))])
-	s.dense = some > 0 && median(s.populous) > denser*some
+	fullest, apart := medians(s.populous[:int(densest*float64(len(s.populous)))])
+	usual, usuallyApart := medians(s.populous)
+	s.dense = fullest > 0 && usual > denser*fullest && apart > leastApart*usuallyApart
 }
 
 // insideDense returns a point between a row of the dense region and the mean of others of it, at a
