@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"slices"
 	"strconv"
 	"strings"
@@ -110,6 +111,10 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	}
 	if helped {
 		return statusOK
+	}
+	if failed, ok := errors.AsType[*fs.PathError](err); ok && failed.Op == "write" { // of the help
+		fmt.Fprintln(stderr, "vecbolt:", errtext.Plain(err.Error()))
+		return statusError
 	}
 	if err != nil {
 		fmt.Fprintf(stderr, "vecbolt: %s\nRun \"vecbolt --help\" for the usage.\n", errtext.Plain(err.Error()))
