@@ -340,14 +340,24 @@ func (e *Engine) commitGroup(requests []*request) {
 func (e *Engine) commitLocked(requests []*request, logged *bool) error {
 	g := newGroup(e)
 	records, err := g.records(requests)
-	if err != nil || len(records) == 0 {
+	if err != nil {
+		return err
+	}
+	strict := slices.ContainsFunc(requests, func(r *request) bool { return r.sync })
+	log := e.Log.Load()
+	if len(records) == 0 {
+		// What a request found done already may be unsynced, such as a delete of another process.
+		if strict {
+			err = log.Sync()
+		}
+		if err != nil {
+			err = e.Fail(err)
+		}
 		return err
 	}
 	*logged = true
-	log := e.Log.Load()
 	last, err := log.Append(records)
-	synced := e.Opts.SyncAlways || slices.ContainsFunc(requests, func(r *request) bool { return r.sync })
-	if err == nil && synced {
+	if err == nil && (e.Opts.SyncAlways || strict) {
 		err = log.Sync()
 	}
 	if fenced := e.fenced(); errors.Is(fenced, errDeposed) {

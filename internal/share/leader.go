@@ -70,7 +70,7 @@ type follower struct {
 	pid     int    // see checkPeer
 	process Process
 	writer  [16]byte
-	sync    bool          // the log, before its writes are answered
+	sync    bool          // its writes are synced before they are answered
 	ended   chan struct{} // closed when no request of it is worked on any more
 	socket  *socket
 	source  *source
