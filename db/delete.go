@@ -35,9 +35,10 @@ func (c *Collection) DeleteWhere(ctx context.Context, where filter.Expr) (int, e
 // all writes, Load, Flush, Compact, Check, Barrier, Processes, Backup, NewPublisher, Publish and
 // Close, also of a Publisher. Made in other goroutines, or by another DB, they wait for del, and
 // del must not wait for them. In a process that does not lead, Flush, Compact, Check, Barrier,
-// Processes and Backup then fail once del has run for 5 s. If the leading process ends, the next
-// one calls del again from the first document on: a function that counts must then start over. An
-// error or a panic of del is returned as an error, and nothing is deleted.
+// Processes and Backup then fail once del has run for 5 s, with context.DeadlineExceeded. If the
+// leading process ends, the next one calls del again from the first document on: a function that
+// counts must then start over. An error or a panic of del is returned as an error, and nothing is
+// deleted.
 func (c *Collection) DeleteFunc(ctx context.Context, where filter.Expr,
 	del func(*Document) (bool, error)) (int, error) {
 	if del == nil {

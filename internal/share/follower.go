@@ -476,7 +476,7 @@ const lateTime = 5 * time.Second
 // errDeciding is the error of a question that cannot be answered while a decision runs. The
 // decision may have asked it.
 var errDeciding = fmt.Errorf("it has waited for the function of a delete, which has run for %v: "+
-	"that may read, but ask nothing of other processes", lateTime)
+	"that may read, but ask nothing of other processes: %w", lateTime, context.DeadlineExceeded)
 
 // late reports whether a decision has run for lateTime. No message is read until it ends.
 func (l *link) late() bool {
