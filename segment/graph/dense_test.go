@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/vecbolt/vecbolt/internal/fileformat"
+	"github.com/vecbolt/vecbolt/simd"
 )
 
 // usualNoise gives noise among the rows of defects that has neighbours at distances as usual.
@@ -72,6 +73,37 @@ func TestDefects(t *testing.T) {
 		}
 		if (n[meansDense] > 0) != c.dense || (n[betweenDense] > 0) != c.dense || (n[awayDense] > 0) != c.dense {
 			t.Errorf("%+v: %d trials of a dense region", c, n[meansDense:anywhere])
+		}
+	}
+}
+
+// TestHugeDefects: where the rows of a dense region are as long as float32 permits, none of its
+// trials is infinite.
+func TestHugeDefects(t *testing.T) {
+	d, _ := defects(2000, 96, 0.04, usualNoise)
+	most := float32(0)
+	for _, v := range d.Vecs {
+		most = max(most, v, -v)
+	}
+	for i, v := range d.Vecs {
+		d.Vecs[i] = float32(float64(v) / float64(most) * math.MaxFloat32)
+	}
+	for _, m := range metrics {
+		trials, err := newBuilder(t.Context(), d.graph(t, m, Options{quiet: true}), 1).queries(d.Source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for _, trial := range trials {
+			if trial.kind < meansDense || trial.kind > awayDense {
+				continue
+			}
+			if n++; !simd.Finite(trial.vec) {
+				t.Errorf("metric %d, kind %d: an infinite query", m, trial.kind)
+			}
+		}
+		if n == 0 && m == fileformat.L2 {
+			t.Error("no trials of a dense region")
 		}
 	}
 }

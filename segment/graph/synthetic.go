@@ -123,6 +123,9 @@ func (b *builder) queries(rows codes.Source) (all []trial, err error) {
 			k == longMeans && !l2:
 			continue
 		}
+		if err := b.ctx.Err(); err != nil {
+			return nil, err
+		}
 		for i := range b.trialsOf(k) {
 			vec, err := s.query(k, i)
 			if err != nil {
@@ -344,36 +347,36 @@ const insideFrom, insideTo = 1. / 64, 1. / 12 // of the sample, nearest first
 const (
 	widerRank  = 12      // of place.wider
 	densest    = 1 / 64. // of the places, the ones with the most rows around them
-	denser     = 2       // least ratio of its dimensions to those where most rows are
 	leastApart = 1 / 16. // least ratio of its squared distances to those elsewhere
 
-	denseFrom, denseTo = 8, 48 // other rows of a query are among these nearest ones of the sample
+	// The other rows of a query are among these nearest ones of the sample, up to the same share.
+	denseFrom, denseTo = 8, sampleRows / 64
 )
 
-// findDense sets whether the places with the most rows around them are of a region of more
-// dimensions than where most rows are, such as noise among rows that depend on a few figures. Walks
-// miss more there, and the mean of every other kind hides a region with a fiftieth of the rows. The
-// number of dimensions is proportional to 1 / log(wider / apart). Rows that are much nearer to each
-// other than usual are no such region: codes cannot tell nearly equal rows apart, so all searches
-// would be scans.
+// findDense sets whether the places with the most rows around them are of a region of more than
+// twice the dimensions of where most rows are, such as noise among rows that depend on a few
+// figures. Walks miss more there, and the mean of every other kind hides a region with a fiftieth
+// of the rows. The number of dimensions is proportional to 1 / log(wider / apart), so twice of it
+// is the root of this ratio. Rows that are much nearer to each other than usual are no such region:
+// codes cannot tell nearly equal rows apart, so all searches would be scans.
 func (s *synthesizer) findDense() {
-	medians := func(places []place) (log, apart float64) {
-		var logs, aparts []float64
+	medians := func(places []place) (ratio, apart float64) {
+		var ratios, aparts []float64
 		for _, p := range places {
 			if p.apart > 0 && p.wider < math.Inf(1) {
-				logs, aparts = append(logs, math.Log(p.wider/p.apart)), append(aparts, p.apart)
+				ratios, aparts = append(ratios, p.wider/p.apart), append(aparts, p.apart)
 			}
 		}
-		if len(logs) == 0 {
-			return 0, 0
+		if len(ratios) == 0 {
+			return 1, 0
 		}
-		slices.Sort(logs)
+		slices.Sort(ratios)
 		slices.Sort(aparts)
-		return logs[len(logs)/2], aparts[len(aparts)/2]
+		return ratios[len(ratios)/2], aparts[len(aparts)/2]
 	}
-	fullest, apart := medians(s.populous[:int(densest*float64(len(s.populous)))])
+	ratio, apart := medians(s.populous[:int(densest*float64(len(s.populous)))])
 	usual, usuallyApart := medians(s.populous)
-	s.dense = fullest > 0 && usual > denser*fullest && apart > leastApart*usuallyApart
+	s.dense = ratio > 1 && usual > ratio*ratio && apart > leastApart*usuallyApart
 }
 
 // insideDense returns a point between a row of the dense region and the mean of others of it, at a
@@ -395,6 +398,9 @@ func (s *synthesizer) insideDense(others int, share float64) ([]float32, error) 
 	}
 	for i := range x {
 		x[i] = float32(float64((1-share)*float64(x[i])) + float64(share*float64(y[i])))
+	}
+	if !simd.Finite(x) { // the rows are as long as float32 permits
+		return y, nil
 	}
 	return x, nil
 }
