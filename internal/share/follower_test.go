@@ -66,6 +66,7 @@ func TestFullQueue(t *testing.T) {
 	}
 	socket, other := connected(t)
 	l := newLink(socket)
+	l.single = false // nobody else reads
 	l.out.bytes = maxQueued
 	request := func(ctx context.Context) (again bool, err error) {
 		return new(Member).request(ctx, l, 1, Call{Request: 1, Kind: CallBarrier}, &pending{})

@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -851,8 +852,11 @@ func FuzzCondition(f *testing.F) {
 	})
 }
 
-// Whether a record is added or updated depends on what other processes have just written.
-func TestRecordsOfAnotherProcess(t *testing.T) {
+// processes returns clients of two processes with one database. The first leads.
+func processes(t *testing.T) (leader, other *client, leads, follows *db.DB) {
+	if runtime.GOOS == "windows" {
+		t.Skip("processes do not share a database on Windows")
+	}
 	dir := t.TempDir()
 	member := func() (*client, *db.DB) {
 		vdb, err := db.Open(dir, &db.Options{Sync: db.SyncNever})
@@ -862,8 +866,32 @@ func TestRecordsOfAnotherProcess(t *testing.T) {
 		t.Cleanup(func() { vdb.Close() })
 		return &client{t, New(vdb, nil)}, vdb
 	}
-	leader, _ := member()
-	other, follower := member()
+	leader, leads = member()
+	other, follows = member()
+	return leader, other, leads, follows
+}
+
+// TestDatabaseOfAnotherProcess: a database is deleted with the collections that other processes
+// have just created in it.
+func TestDatabaseOfAnotherProcess(t *testing.T) {
+	leader, other, leads, _ := processes(t)
+	const databases = "/tenants/default_tenant/databases"
+	for range 50 {
+		leader.ok("POST", databases, `{"name":"lab"}`, `{}`)
+		if status, text := leader.ask("POST", databases+"/lab/collections", `{"name":"new"}`); status != http.StatusOK {
+			t.Fatal(text)
+		}
+		other.ok("DELETE", databases+"/lab", "", `{}`)
+		infos, err := leads.Collections()
+		if err != nil || len(infos) > 1 || len(infos) == 1 && infos[0].Name != Registry {
+			t.Fatal(infos, err)
+		}
+	}
+}
+
+// Whether a record is added or updated depends on what other processes have just written.
+func TestRecordsOfAnotherProcess(t *testing.T) {
+	leader, other, _, follower := processes(t)
 	path := leader.create(`{"name":"shared"}`)
 	if err := follower.Barrier(t.Context()); err != nil {
 		t.Fatal(err)

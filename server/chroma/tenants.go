@@ -219,6 +219,10 @@ func page[T any](r *request, all []T) ([]T, error) {
 }
 
 func (a *API) deleteDatabase(ctx context.Context, r *request) (any, error) {
+	// A collection that another process has just created must not stay behind.
+	if err := a.db.Barrier(ctx); err != nil {
+		return nil, err
+	}
 	s, err := a.space(ctx, r)
 	if err != nil {
 		return nil, err
