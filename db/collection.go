@@ -20,6 +20,9 @@ type Collection struct {
 	snap *Snapshot // nil for the live collection
 }
 
+// DB returns the database of the collection.
+func (c *Collection) DB() *DB { return c.db }
+
 // A CollectionInfo describes a collection at one moment.
 type CollectionInfo struct {
 	Name      string   `json:"name"`

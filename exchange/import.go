@@ -57,10 +57,9 @@ const (
 // error ends the import; batches written before it stay, and are in the Report. The error for a
 // vector of another dimension has its place, and all documents before it stay.
 //
-// Parts that the source does not carry are written as they were read, for the whole batch and
-// before its vectors are made: a change of another writer to them in between is lost. Do not change
-// documents while they are imported. Where other processes write, call db.DB.Barrier first: Import
-// compares with what this process sees.
+// Each batch is compared with all that any process had acknowledged before. Parts that the source
+// does not carry are written as they were read then, before vectors are made: a change of another
+// writer to them in between is lost. Do not change documents while they are imported.
 func Import(ctx context.Context, c *db.Collection, src Source, opts *ImportOptions) (Report, error) {
 	info, err := c.Info()
 	if err != nil {
@@ -216,6 +215,10 @@ func (im *importer) compare(ctx context.Context, docs []*ImportedDocument) ([]*c
 	ids := make([]string, len(docs))
 	for i, doc := range docs {
 		ids[i] = doc.Document.ID
+	}
+	// What another process has just written may not be visible in this one yet.
+	if err := im.c.DB().Barrier(ctx); err != nil {
+		return nil, r, err
 	}
 	stored, err := im.c.GetMany(ctx, ids, db.Everything)
 	if err != nil {

@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -769,6 +771,70 @@ func TestBesideBlankLines(t *testing.T) {
 		const want = "lines.jsonl: line 2, byte 0: blank line for row 1"
 		if !errors.Is(err, ErrFormat) || !strings.HasSuffix(fmt.Sprint(err), want) || r != (Report{Added: 1}) {
 			t.Errorf("%s: %+v, %v; want %q", part, r, err, want)
+		}
+	}
+}
+
+// A pausing source calls a function before each document.
+type pausing struct {
+	docs   []*ImportedDocument
+	before func(i int)
+}
+
+func (p *pausing) Total() int64 { return 0 }
+
+func (p *pausing) Documents(context.Context) iter.Seq2[*ImportedDocument, error] {
+	return func(yield func(*ImportedDocument, error) bool) {
+		for i, doc := range p.docs {
+			if p.before(i); !yield(doc, nil) {
+				return
+			}
+		}
+	}
+}
+
+// TestImportBesideAnotherProcess: a batch keeps the parts that another process has just written,
+// while the batches before it were imported.
+func TestImportBesideAnotherProcess(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("processes do not share a database on Windows")
+	}
+	dir := t.TempDir()
+	member := func() *db.Collection {
+		vdb, err := db.Open(dir, &db.Options{Sync: db.SyncNever})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := vdb.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		c, err := vdb.OpenCollection(t.Context(), "c", db.Schema{Dim: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	leader, follower := member(), member()
+	const n = 300
+	src := &pausing{before: func(i int) {
+		text := db.Document{ID: fmt.Sprint(i), Text: "of the leader"}
+		if _, err := leader.Upsert(t.Context(), text); err != nil {
+			t.Error(err)
+		}
+	}}
+	for i := range n {
+		src.docs = append(src.docs, &ImportedDocument{Carries: db.WithVector,
+			Document: db.Document{ID: fmt.Sprint(i), Vector: []float32{1}}})
+	}
+	r, err := Import(t.Context(), follower, src, &ImportOptions{BatchSize: 1})
+	if want := (Report{Updated: n}); err != nil || r != want {
+		t.Errorf("%+v, %v, want %+v", r, err, want)
+	}
+	for d, err := range leader.All(t.Context(), nil, db.Everything) {
+		if err != nil || d.Text != "of the leader" || len(d.Vector) != 1 {
+			t.Fatal(d, err)
 		}
 	}
 }

@@ -83,9 +83,6 @@ func (r *Retriever) update(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := r.index.vdb.Barrier(ctx); err != nil { // another process may have updated the index
-		return err
-	}
 	seen := recorder{src, map[string]bool{}, log}
 	report, err := exchange.Import(ctx, r.chunks, seen, &exchange.ImportOptions{Logger: log})
 	if err != nil {

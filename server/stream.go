@@ -112,9 +112,6 @@ func (s *Server) load(w http.ResponseWriter, r *http.Request, c *db.Collection) 
 			return nil
 		}
 	}
-	if err := s.db.Barrier(r.Context()); err != nil { // the parts that lines do not carry stay
-		return err
-	}
 	report, err := exchange.Import(r.Context(), c, in, o)
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.limits.Time))

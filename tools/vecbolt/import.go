@@ -74,10 +74,6 @@ func (c *importCmd) Run(ctx context.Context, t *tool) error {
 		return err
 	}
 	write := func(vdb *db.DB, vectors *vectorize.Collection) error {
-		// The source may have begun after other processes wrote what its lines change.
-		if err := vdb.Barrier(ctx); err != nil {
-			return err
-		}
 		report, err := c.load(ctx, t, vectors, from)
 		// Documents imported before an error stay, and are counted.
 		seconds := time.Since(start).Seconds()
