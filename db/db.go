@@ -68,9 +68,9 @@ func Open(dir string, opts *Options) (*DB, error) {
 	return db, nil
 }
 
-// Close flushes, so that the next Open is quick, and releases every resource. It waits
-// for running calls; later calls fail with ErrClosed. A second Close does nothing. Close
-// snapshots first: afterwards they fail.
+// Close releases every resource. In the process that leads it flushes first, so that the
+// next Open is quick. It waits for running calls; later calls fail with ErrClosed. A second
+// Close does nothing. Close snapshots first: afterwards they fail.
 func (db *DB) Close() error {
 	if err := db.engine.MayWait(); err != nil {
 		return fmt.Errorf("db: close %q: %w", db.engine.Dir, err)

@@ -27,8 +27,8 @@ const (
 	// SyncInterval syncs every Options.SyncEvery. Power loss costs at most the
 	// writes of that period: always the newest writes, in whole batches.
 	SyncInterval
-	// SyncNever leaves syncing to the operating system, Flush and Close. Power
-	// loss costs the newest writes, in whole batches.
+	// SyncNever leaves syncing to the operating system, Flush, and the Close of
+	// the process that leads. Power loss costs the newest writes, in whole batches.
 	SyncNever
 )
 
