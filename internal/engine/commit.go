@@ -346,14 +346,14 @@ func (e *Engine) commitLocked(requests []*request, logged *bool) error {
 	strict := slices.ContainsFunc(requests, func(r *request) bool { return r.sync })
 	log := e.Log.Load()
 	if len(records) == 0 {
+		if !strict {
+			return nil
+		}
 		// What a request found done already may be unsynced, such as a delete of another process.
-		if strict {
-			err = log.Sync()
+		if err := log.Sync(); err != nil {
+			return e.Fail(err)
 		}
-		if err != nil {
-			err = e.Fail(err)
-		}
-		return err
+		return nil
 	}
 	*logged = true
 	last, err := log.Append(records)

@@ -356,9 +356,10 @@ const (
 // findDense sets whether the places with the most rows around them are of a region of more than
 // twice the dimensions of where most rows are, such as noise among rows that depend on a few
 // figures. Walks miss more there, and the mean of every other kind hides a region with a fiftieth
-// of the rows. The number of dimensions is proportional to 1 / log(wider / apart), so twice of it
-// is the root of this ratio. Rows that are much nearer to each other than usual are no such region:
-// codes cannot tell nearly equal rows apart, so all searches would be scans.
+// of the rows. The number of dimensions is proportional to 1 / log(wider / apart): where it
+// doubles, wider / apart becomes its square root. Rows that are much nearer to each other than
+// usual are no such region: codes cannot tell nearly equal rows apart, so all searches would be
+// scans.
 func (s *synthesizer) findDense() {
 	medians := func(places []place) (ratio, apart float64) {
 		var ratios, aparts []float64
