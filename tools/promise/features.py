@@ -23,13 +23,12 @@ import argparse
 import json
 import pathlib
 import re
-import sys
 import zlib
 
 import numpy
 
-from sets import QUERIES, read, write
-from users import some, unit, zipf
+from sets import QUERIES, read
+from users import some, unit, write_sets, zipf
 
 
 # Each set is a function of a generator and of the vectors that it needs. It returns its metrics, its rows, of which the
@@ -230,14 +229,7 @@ def main():
         documents, needs = ([json.loads(line)["text"] for line in open(args.cranfield / (n + ".jsonl"))]
                             for n in ("corpus", "queries"))
         made |= {m.__name__: lambda r, m=m: m(r, documents, needs) for m in (lsa, trigrams)}
-    for name in args.names or made:
-        metrics, rows, queries = made[name](numpy.random.default_rng(list(name.encode())))
-        for metric in metrics:
-            write(args.folder / (name + metric), "base", rows[QUERIES:])
-            write(args.folder / (name + metric), "query", rows[:QUERIES])
-            for kind, asked in queries.items():
-                write(args.folder / (name + metric), "q-" + kind, asked)
-        print(name, file=sys.stderr)
+    write_sets(args.folder, args.names, made)
 
 
 if __name__ == "__main__":

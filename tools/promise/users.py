@@ -250,6 +250,17 @@ def most_frequent(random, words):
         "analogies": some(random, words[:3000]) - some(random, words[:3000]) + some(random, words[:3000])}
 
 
+def write_sets(folder, names, made):
+    for name in names or made:
+        metrics, rows, queries = made[name](numpy.random.default_rng(list(name.encode())))
+        for metric in metrics:
+            write(folder / (name + metric), "base", rows[QUERIES:])
+            write(folder / (name + metric), "query", rows[:QUERIES])
+            for kind, asked in queries.items():
+                write(folder / (name + metric), "q-" + kind, asked)
+        print(name, file=sys.stderr)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=pathlib.Path)
@@ -265,14 +276,7 @@ def main():
     if args.glove:
         words = read(args.glove / "base.fvecs").astype("f8")
         made |= {"bytes": lambda r: as_bytes(r, unit(words)), "frequent": lambda r: most_frequent(r, words)}
-    for name in args.names or made:
-        metrics, rows, queries = made[name](numpy.random.default_rng(list(name.encode())))
-        for metric in metrics:
-            write(args.folder / (name + metric), "base", rows[QUERIES:])
-            write(args.folder / (name + metric), "query", rows[:QUERIES])
-            for kind, asked in queries.items():
-                write(args.folder / (name + metric), "q-" + kind, asked)
-        print(name, file=sys.stderr)
+    write_sets(args.folder, args.names, made)
 
 
 if __name__ == "__main__":
