@@ -5,7 +5,6 @@ import (
 	"math/bits"
 	"slices"
 	"sync"
-	"sync/atomic"
 
 	"github.com/vecbolt/vecbolt/simd"
 )
@@ -20,16 +19,13 @@ type coarse struct {
 	weights *simd.NibbleWeights
 	step    float32 // value of a weight of 1
 	resid   float64 // as Query.resid
-	rest    atomic.Int32
+	pause   pause
 }
 
 // scanPays reports whether it takes less time to look at kept of n rows again, after their nibbles,
 // than to scan the codes of all. A row that is looked at alone takes about as long as two rows and
 // 400 components of a scan.
 func scanPays(kept, n, dim int) bool { return kept*(4*dim+800) < n*dim }
-
-// restChunks is the number of chunks that are scanned by codes after nibbles did not pay for one.
-const restChunks = 16
 
 // prepareCoarse computes the parameters of the nibble scan.
 func (q *Query) prepareCoarse() {
@@ -53,7 +49,7 @@ func (q *Query) useNibbles(low float32) bool {
 	if q.c.nibbles == nil || q.wild || math.IsInf(float64(low), -1) || simd.Name() == "generic" {
 		return false
 	}
-	return q.coarse.rest.Load() <= 0 || q.coarse.rest.Add(-1) < 0
+	return q.coarse.pause.over()
 }
 
 // among fills buf with the rows from lo to hi-1 that are in set and that nibbles do not rule out.
@@ -72,8 +68,8 @@ func (q *Query) among(lo, hi int, set []uint64, low float32, buf *Buffer) (rows 
 		}
 		kept += bits.OnesCount64(words[i])
 	}
-	if !scanPays(kept, n, q.c.Dim()) {
-		q.coarse.rest.Store(restChunks)
+	paid := scanPays(kept, n, q.c.Dim())
+	if q.coarse.pause.tried(paid); !paid {
 		return nil, false, nil
 	}
 	rows = buf.rows[:0]

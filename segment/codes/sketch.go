@@ -4,7 +4,6 @@ import (
 	"math"
 	"math/bits"
 	"sync"
-	"sync/atomic"
 
 	"github.com/vecbolt/vecbolt/internal/codec"
 	"github.com/vecbolt/vecbolt/internal/fileformat"
@@ -141,7 +140,7 @@ type estimate struct {
 	table  simd.Table
 	length float64 // of the vector in the table
 	add    float64 // to all results
-	rest   atomic.Int32
+	pause  pause
 }
 
 // Estimate lets q use the sketches of codes, where there are any: then Candidates may miss some
@@ -190,15 +189,13 @@ func (q *Query) sketched(lo, hi int, set []uint64, cut float64, buf *Buffer) (ro
 		return nil, false
 	}
 	s := q.c.sketches.Load()
-	if s == nil || e.rest.Load() > 0 && e.rest.Add(-1) >= 0 {
+	if s == nil || !e.pause.over() {
 		return nil, false
 	}
 	rows = q.likely(s, lo, hi, set, cut, buf.rows[:0])
-	if !sketchesPay(len(rows), hi-lo, q.c.Dim()) {
-		e.rest.Store(restChunks)
-		return nil, false
-	}
-	return rows, true
+	paid := sketchesPay(len(rows), hi-lo, q.c.Dim())
+	e.pause.tried(paid)
+	return rows, paid
 }
 
 // sketchesPay reports whether it takes less time to look at kept of n rows after their sketches
