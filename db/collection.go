@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/vecbolt/vecbolt/internal/document"
@@ -235,6 +236,52 @@ func (c *Collection) SetIndex(ctx context.Context, index Index) error {
 		return c.wrap("set index", ErrReadOnly)
 	}
 	return c.wrap("set index", c.db.engine.SetIndex(ctx, c.id, index))
+}
+
+// Rename gives this collection another name, whatever its present one is; ErrExists if the name is
+// taken. DB.Rename renames the collection that has a name when the call takes effect.
+func (c *Collection) Rename(ctx context.Context, to string) error {
+	err := engine.ValidateName(to)
+	if err == nil {
+		err = c.change(ctx, func(g *engine.Group, v *engine.View) ([]engine.Op, error) {
+			id, taken := g.Base.Names[to]
+			switch {
+			case taken && id == c.id:
+				return nil, nil
+			case taken:
+				return nil, fmt.Errorf("%w: collection %q", ErrExists, to)
+			}
+			def := *v.Def
+			def.Name = to
+			return []engine.Op{{Kind: engine.OpDefine, Coll: c.id, Def: &def}}, nil
+		})
+	}
+	return c.wrap("rename", err)
+}
+
+// Drop removes this collection with all its documents, whatever its name is. DB.Drop removes the
+// collection that has a name when the call takes effect, and says when the space is free.
+func (c *Collection) Drop(ctx context.Context) error {
+	return c.wrap("drop", c.change(ctx, func(*engine.Group, *engine.View) ([]engine.Op, error) {
+		return []engine.Op{{Kind: engine.OpDrop, Coll: c.id}}, nil
+	}))
+}
+
+// Apply is DB.Apply for writes to this collection. They go to it whatever its name is, also if
+// another collection has taken the name that the writes have. They must all have one name.
+func (c *Collection) Apply(ctx context.Context, b *Batch) error {
+	_, err := c.writable(ctx)
+	bound := *b
+	bound.ops = slices.Clone(b.ops)
+	for i := range b.ops {
+		if name := b.ops[i].Collection; err == nil && name != b.ops[0].Collection {
+			err = invalidf("the batch has writes to the collections %.200q and %.200q", b.ops[0].Collection, name)
+		}
+	}
+	if err == nil {
+		_, err = c.apply(ctx, &bound)
+	}
+	return c.wrap("apply", err)
 }
 
 // A decision returns the writes to make, given the newest version of a collection.

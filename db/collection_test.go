@@ -3,6 +3,7 @@ package db
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -100,5 +101,77 @@ func TestBatchKeepsCopies(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, dump(t, c)); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+// TestBoundToTheCollection: writes, a rename and a drop of a collection go to it, though another
+// collection has its name by then.
+func TestBoundToTheCollection(t *testing.T) {
+	vdb := open(t, t.TempDir(), nil)
+	old := collection(t, vdb, "live", Schema{Dim: 1})
+	upsert(t, old, Document{ID: "first", Vector: []float32{1}})
+	var b Batch
+	b.Insert("live", Document{ID: "second", Vector: []float32{2}})
+	b.Patch("live", Patch{ID: "first", Set: Metadata{"a": 1}})
+	b.Delete("live", "none")
+	if err := vdb.Rename(t.Context(), "live", "old"); err != nil {
+		t.Fatal(err)
+	}
+	live := collection(t, vdb, "live", Schema{Dim: 1})
+	if err := old.Apply(t.Context(), &b); err != nil {
+		t.Fatal(err)
+	}
+	for c, want := range map[*Collection]int{old: 2, live: 0} {
+		if n := must(c.Count(t.Context(), nil)); n != want {
+			t.Errorf("%s has %d documents, want %d", must(c.Info()).Name, n, want)
+		}
+	}
+	// The batch goes where it says in other calls.
+	if err := vdb.Apply(t.Context(), &b); !errors.Is(err, ErrNotFound) {
+		t.Errorf("there is no document to patch: %v", err)
+	}
+	b.Insert("other", Document{ID: "third"})
+	if err := old.Apply(t.Context(), &b); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "other") {
+		t.Errorf("a batch for two collections: %v", err)
+	}
+	snapshot := must(vdb.Snapshot())
+	frozen := must(snapshot.Collection("old"))
+	for call, err := range map[string]error{"apply": frozen.Apply(t.Context(), &Batch{}),
+		"rename": frozen.Rename(t.Context(), "x"), "drop": frozen.Drop(t.Context())} {
+		if !errors.Is(err, ErrReadOnly) {
+			t.Errorf("%s in a snapshot: %v", call, err)
+		}
+	}
+	snapshot.Close()
+	if err := old.Rename(t.Context(), "live"); !errors.Is(err, ErrExists) {
+		t.Errorf("the name is taken: %v", err)
+	}
+	if err := old.Rename(t.Context(), ""); !errors.Is(err, ErrInvalid) {
+		t.Errorf("a name without letters: %v", err)
+	}
+	for range 2 { // the second time it has the name
+		if err := old.Rename(t.Context(), "older"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if name := must(old.Info()).Name; name != "older" {
+		t.Errorf("the name is %q", name)
+	}
+	if err := vdb.Rename(t.Context(), "live", "kept"); err != nil {
+		t.Fatal(err)
+	}
+	collection(t, vdb, "live", Schema{})
+	if err := live.Drop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	infos := must(vdb.Collections())
+	if len(infos) != 2 || infos[0].Name != "live" || infos[1].Name != "older" {
+		t.Errorf("there are %v", infos)
+	}
+	for call, err := range map[string]error{"apply": live.Apply(t.Context(), &Batch{}),
+		"rename": live.Rename(t.Context(), "x"), "drop": live.Drop(t.Context())} {
+		if !errors.Is(err, ErrNotFound) {
+			t.Errorf("%s after a drop: %v", call, err)
+		}
 	}
 }

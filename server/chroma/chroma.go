@@ -42,7 +42,7 @@ type API struct {
 	opts Options
 	mux  *http.ServeMux
 
-	mu   sync.Mutex // held while a collection is renamed or dropped, so that its name keeps its meaning
+	mu   sync.Mutex // held while a collection is renamed or a database is deleted
 	byID sync.Map   // id of a collection to *db.Collection
 }
 

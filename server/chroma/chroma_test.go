@@ -2,6 +2,7 @@ package chroma
 
 import (
 	"bytes"
+	"context"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
@@ -264,6 +265,127 @@ func TestRenamedDuringALookup(t *testing.T) {
 	}
 	close(end)
 	renaming.Wait()
+}
+
+// TestWriteDuringASwap: another collection takes the name of the one that a request is about to
+// write to. The write goes to the collection with the id of the request.
+func TestWriteDuringASwap(t *testing.T) {
+	c, vdb := newClient(t, nil)
+	path := c.create(`{"name":"live"}`)
+	swapped := false
+	c.h.(*API).mux.HandleFunc("POST /swap/{tenant}/{database}/{collection}",
+		c.h.(*API).serve(func(ctx context.Context, r *request) (any, error) {
+			return c.h.(*API).write(ctx, r, true, func(b *db.Batch, collection string, rec *record, _ bool) {
+				if !swapped {
+					swapped = true
+					c.ok("PUT", path, `{"new_name":"old"}`, `{}`)
+					c.create(`{"name":"live"}`)
+				}
+				b.Insert(collection, rec.document())
+			})
+		}))
+	id := path[strings.LastIndexByte(path, '/')+1:]
+	request := httptest.NewRequest("POST", "/swap/default_tenant/default_database/"+id,
+		strings.NewReader(`{"ids":["a"],"embeddings":[[1]]}`))
+	answer := httptest.NewRecorder()
+	c.h.(*API).mux.ServeHTTP(answer, request)
+	if answer.Code != http.StatusOK || !swapped {
+		t.Fatal(answer.Code, answer.Body)
+	}
+	for name, want := range map[string]int{"old": 1, "live": 0} {
+		coll, err := vdb.Collection(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, err := coll.Count(t.Context(), nil); n != want || err != nil {
+			t.Errorf("%s has %d records, want %d: %v", name, n, want, err)
+		}
+	}
+}
+
+// TestCopiesHaveIDsOfTheirOwn: a collection that was made with the metadata of another one does not
+// get the requests for that one, whatever the names are and whoever renames.
+func TestCopiesHaveIDsOfTheirOwn(t *testing.T) {
+	c, vdb := newClient(t, nil)
+	path := c.fruits()
+	space := path[:strings.LastIndexByte(path, '/')]
+	copyTo := func(from, to string) {
+		t.Helper()
+		coll, err := vdb.Collection(from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := coll.Info()
+		if err == nil {
+			_, err = vdb.CreateCollection(t.Context(), to, info.Schema, info.Metadata)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	idOf := func(name string) string {
+		t.Helper()
+		status, text := c.ask("GET", space+"/"+name, "")
+		if status != http.StatusOK {
+			t.Fatal(text)
+		}
+		return decode(t, text).(map[string]any)["id"].(string)
+	}
+	copyTo("fruits", "apples") // before fruits in order of name
+	copyTo("fruits", "zebras")
+	seen := map[string]string{}
+	for _, name := range []string{"fruits", "apples", "zebras"} {
+		id := idOf(name)
+		if other := seen[id]; other != "" || name == "fruits" && space+"/"+id != path {
+			t.Errorf("%s has the id %s of %q", name, id, other)
+		}
+		seen[id] = name
+		for range 2 { // found by the list, then remembered
+			fresh := &client{t, New(vdb, nil)}
+			want := map[string]string{"fruits": "3"}[name]
+			fresh.ok("GET", space+"/"+id+"/count", "", max(want, "0"))
+		}
+	}
+	_, text := c.ask("GET", space, "")
+	for _, listed := range decode(t, text).([]any) {
+		m := listed.(map[string]any)
+		if id, name := m["id"].(string), m["name"].(string); seen[id] != name {
+			t.Errorf("the list has %s with the id %s", name, id)
+		}
+	}
+	// A copy that is modified keeps its id, also under another name.
+	apples := idOf("apples")
+	c.ok("PUT", space+"/"+apples, `{"new_name":"pears"}`, `{}`)
+	if id := idOf("pears"); id != apples {
+		t.Errorf("the id of apples was %s, and is %s now", apples, id)
+	}
+	// While there are copies, an original that was renamed by other means has another id. Nothing
+	// is written to a copy instead.
+	if err := vdb.Rename(t.Context(), "fruits", "plums"); err != nil {
+		t.Fatal(err)
+	}
+	fresh := &client{t, New(vdb, nil)}
+	if status, text := fresh.ask("GET", path+"/count", ""); status != http.StatusNotFound {
+		t.Errorf("status %d: %s", status, text)
+	}
+	if err := vdb.Drop(t.Context(), "zebras"); err != nil {
+		t.Fatal(err)
+	}
+	fresh.ok("GET", path+"/count", "", "3")
+	// So has a copy of a collection of an earlier version, which stored no name.
+	coll, err := vdb.Collection("plums")
+	if err == nil {
+		id := path[len(space)+1:]
+		err = coll.SetMetadata(t.Context(), db.Metadata{own: map[string]any{"id": id}})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	fresh.ok("GET", path+"/count", "", "3")
+	copyTo("plums", "figs")
+	if status, text := (&client{t, New(vdb, nil)}).ask("GET", path+"/count", ""); status != http.StatusNotFound {
+		t.Errorf("status %d: %s", status, text)
+	}
 }
 
 func metricOf(t *testing.T, vdb *db.DB, name string) db.Metric {
@@ -904,6 +1026,57 @@ func TestRecordsOfAnotherProcess(t *testing.T) {
 		leader.ok("POST", path+"/delete", `{"ids":["a"]}`, `{"deleted":1}`)
 		other.ok("POST", path+"/add", `{"ids":["a"],"embeddings":[[1]]}`, `{}`)
 		leader.ok("POST", path+"/delete", `{"ids":["a"]}`, `{"deleted":1}`)
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+// TestSwapOfAnotherProcess: another process has just given the name of a collection to a new one.
+// The collection with the id of a request is deleted, or renamed, and no other.
+func TestSwapOfAnotherProcess(t *testing.T) {
+	leader, other, leads, _ := processes(t)
+	names := func() (names []string) {
+		infos, err := leads.Collections()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, info := range infos {
+			names = append(names, info.Name)
+		}
+		return names
+	}
+	for range 50 {
+		path := leader.create(`{"name":"live"}`)
+		space := path[:strings.LastIndexByte(path, '/')]
+		other.ok("PUT", path, `{"new_metadata":{"a":1}}`, `{}`) // it knows the collection
+		leader.ok("PUT", path, `{"new_name":"old"}`, `{}`)
+		leader.create(`{"name":"live"}`)
+		other.ok("PUT", path, `{"new_name":"older"}`, `{}`)
+		if got := names(); !slices.Equal(got, []string{"live", "older"}) {
+			t.Fatal(got)
+		}
+		leader.ok("PUT", path, `{"new_name":"old"}`, `{}`)
+		leader.ok("PUT", space+"/live", `{"new_name":"older"}`, `{}`)
+		other.ok("DELETE", path, "", `{}`)
+		if got := names(); !slices.Equal(got, []string{"older"}) {
+			t.Fatal(got)
+		}
+		leader.ok("DELETE", space+"/older", "", `{}`)
+	}
+}
+
+// TestCollectionOfAnotherProcess: a database and a collection are found that another process has
+// just created.
+func TestCollectionOfAnotherProcess(t *testing.T) {
+	leader, other, _, _ := processes(t)
+	const databases = "/tenants/default_tenant/databases"
+	for i := range 50 {
+		path := leader.create(fmt.Sprintf(`{"name":"new%d"}`, i))
+		other.ok("GET", path+"/count", "", "0")
+		name := fmt.Sprint("lab", i)
+		leader.ok("POST", databases, fmt.Sprintf(`{"name":%q}`, name), `{}`)
+		other.ok("GET", databases+"/"+name+"/collections", "", `[]`)
 		if t.Failed() {
 			return
 		}

@@ -19,8 +19,8 @@ import (
 )
 
 // own is the metadata field of a collection that holds the values Chroma's clients want back: the
-// id, and embedding function and schema as JSON. Collections that were created by other means lack
-// the field; their id is derived from their name.
+// id, with the name that the collection had then, and embedding function and schema as JSON.
+// Collections that were created by other means lack the field; their id is derived from their name.
 const own = "chroma:collection"
 
 // collectionName is Chroma's rule.
@@ -29,17 +29,22 @@ var collectionName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{1,510}[A-Za-
 // state is the content of the field own.
 type state struct {
 	id                uuid.UUID
+	name              string // of the collection when the id was stored; empty in older collections
+	stored            bool   // the id is stored, not derived from the name
 	embedding, schema json.RawMessage
 }
 
+func derivedID(name string) uuid.UUID { return uuid.NewSHA1(namespace, []byte("collection/"+name)) }
+
 func stateOf(name string, m db.Metadata) state {
-	s := state{id: uuid.NewSHA1(namespace, []byte("collection/"+name))}
+	s := state{id: derivedID(name)}
 	fields, _ := m[own].(map[string]any)
 	if text, ok := fields["id"].(string); ok {
 		if id, err := uuid.Parse(text); err == nil {
-			s.id = id
+			s.id, s.stored = id, true
 		}
 	}
+	s.name, _ = fields["name"].(string)
 	for key, into := range map[string]*json.RawMessage{"embedding_function": &s.embedding, "schema": &s.schema} {
 		if text, ok := fields[key].(string); ok && json.Valid([]byte(text)) {
 			*into = json.RawMessage(text)
@@ -50,7 +55,7 @@ func stateOf(name string, m db.Metadata) state {
 
 // metadata returns the metadata to store: the user's, and state.
 func (s state) metadata(user db.Metadata) db.Metadata {
-	fields := map[string]any{"id": s.id.String()}
+	fields := map[string]any{"id": s.id.String(), "name": s.name}
 	for key, from := range map[string]json.RawMessage{"embedding_function": s.embedding, "schema": s.schema} {
 		if given(from) {
 			fields[key] = string(from)
@@ -60,6 +65,36 @@ func (s state) metadata(user db.Metadata) db.Metadata {
 	maps.Copy(m, user)
 	m[own] = fields
 	return m
+}
+
+// idOf returns the id of a collection, given all collections of the database. A collection that was
+// copied with its metadata, as "vecbolt migrate" does, has the stored id of another one. The id
+// belongs to the collection that has the name with which it was stored; if none has it, because it
+// was renamed by other means, to the only collection with the id. Others have ids derived from
+// their names.
+func idOf(info db.CollectionInfo, all []db.CollectionInfo) uuid.UUID {
+	s := stateOf(info.Name, info.Metadata)
+	if !s.stored || s.name == info.Name {
+		return s.id
+	}
+	for _, other := range all {
+		if other.Name != info.Name && stateOf(other.Name, other.Metadata).id == s.id {
+			return derivedID(info.Name)
+		}
+	}
+	return s.id
+}
+
+// idOf returns the id of a collection.
+func (a *API) idOf(info db.CollectionInfo) (uuid.UUID, error) {
+	var all []db.CollectionInfo
+	if s := stateOf(info.Name, info.Metadata); s.stored && s.name != info.Name {
+		var err error
+		if all, err = a.db.Collections(); err != nil {
+			return uuid.Nil, err
+		}
+	}
+	return idOf(info, all), nil
 }
 
 func given(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
@@ -197,19 +232,29 @@ func completeSchema(stored json.RawMessage, space string) map[string]any {
 }
 
 // answerCollection describes a collection of a space.
-func (s space) answerCollection(info db.CollectionInfo) *collectionAnswer {
+func (a *API) answerCollection(s space, info db.CollectionInfo) (*collectionAnswer, error) {
+	id, err := a.idOf(info)
+	if err != nil {
+		return nil, err
+	}
+	return s.answerCollection(info, id), nil
+}
+
+// answerCollection describes a collection of the space.
+func (s space) answerCollection(info db.CollectionInfo, id uuid.UUID) *collectionAnswer {
 	state := stateOf(info.Name, info.Metadata)
 	name, _ := s.name(info.Name)
 	space := spaceOf(info.Schema.Metric)
 	hnsw := maps.Clone(hnswDefaults)
 	hnsw["space"] = space
-	out := &collectionAnswer{ID: state.id, Name: name, Schema: completeSchema(state.schema, space),
+	out := &collectionAnswer{ID: id, Name: name, Schema: completeSchema(state.schema, space),
 		Tenant: s.Tenant, Database: s.Database,
 		Configuration: map[string]any{"hnsw": hnsw, "spann": nil, "embedding_function": null(state.embedding)}}
-	delete(info.Metadata, own)
-	delete(info.Metadata, vectorize.Field)
-	if len(info.Metadata) > 0 {
-		out.Metadata = info.Metadata
+	user := maps.Clone(info.Metadata)
+	delete(user, own)
+	delete(user, vectorize.Field)
+	if len(user) > 0 {
+		out.Metadata = user
 	}
 	if info.Schema.Dim > 0 {
 		out.Dimension = &info.Schema.Dim
@@ -224,13 +269,22 @@ func null(raw json.RawMessage) json.RawMessage {
 	return raw
 }
 
-// collection returns the collection that the path names, by id or by name.
+// collection returns the collection that the path names, by id or by name. Another process may
+// just have created it.
 func (a *API) collection(ctx context.Context, r *request) (*db.Collection, space, error) {
 	s, err := a.space(ctx, r)
 	if err != nil {
 		return nil, s, err
 	}
-	key := r.PathValue("collection")
+	c, s, err := a.known(s, r.PathValue("collection"))
+	if rest.Status(err) == http.StatusNotFound && a.db.Barrier(ctx) == nil {
+		return a.known(s, r.PathValue("collection"))
+	}
+	return c, s, err
+}
+
+// known returns a collection of a space that this process knows, by id or by name.
+func (a *API) known(s space, key string) (*db.Collection, space, error) {
 	id, err := uuid.Parse(key)
 	if err != nil || len(key) != 36 {
 		c, err := a.named(s, key)
@@ -238,8 +292,9 @@ func (a *API) collection(ctx context.Context, r *request) (*db.Collection, space
 	}
 	if have, ok := a.byID.Load(id); ok {
 		c := have.(*db.Collection)
-		if info, err := c.Info(); err == nil && stateOf(info.Name, info.Metadata).id == id {
-			if _, ok := s.name(info.Name); ok {
+		if info, err := c.Info(); err == nil {
+			same := stateOf(info.Name, info.Metadata).id == id || derivedID(info.Name) == id
+			if _, ok := s.name(info.Name); ok && same {
 				return c, s, nil
 			}
 		}
@@ -260,14 +315,14 @@ func (a *API) collection(ctx context.Context, r *request) (*db.Collection, space
 // withID returns the collection with an id, or nil. It looks again if the collection is renamed
 // between the list and the look at the name.
 func (a *API) withID(s space, id uuid.UUID) (*db.Collection, error) {
-	is := func(info db.CollectionInfo) bool {
-		_, ok := s.name(info.Name)
-		return ok && stateOf(info.Name, info.Metadata).id == id
-	}
 	for {
 		infos, err := a.db.Collections()
 		if err != nil {
 			return nil, err
+		}
+		is := func(info db.CollectionInfo) bool {
+			_, ok := s.name(info.Name)
+			return ok && idOf(info, infos) == id
 		}
 		at := slices.IndexFunc(infos, is)
 		if at < 0 {
@@ -337,7 +392,7 @@ func (a *API) createCollection(ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	state := state{id, in.Configuration.EmbeddingFunction, in.Schema}
+	state := state{id: id, name: s.prefix() + in.Name, embedding: in.Configuration.EmbeddingFunction, schema: in.Schema}
 	var c *db.Collection
 	denied := rest.Denied(ctx)
 	if err = errDenied; !denied {
@@ -360,7 +415,7 @@ func (a *API) createCollection(ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.answerCollection(info), nil
+	return a.answerCollection(s, info)
 }
 
 func checkName(s space, name string) error {
@@ -380,46 +435,47 @@ func (a *API) getCollection(ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.answerCollection(info), nil
+	return a.answerCollection(s, info)
 }
 
-// infos describes the collections of a space, in order of name.
-func (a *API) infos(ctx context.Context, r *request) (space, []db.CollectionInfo, error) {
-	s, err := a.space(ctx, r)
-	if err != nil {
-		return s, nil, err
+// infos describes the collections of a space, and all of the database, in order of name.
+func (a *API) infos(ctx context.Context, r *request) (s space, infos, all []db.CollectionInfo, err error) {
+	if s, err = a.space(ctx, r); err != nil {
+		return s, nil, nil, err
 	}
-	all, err := a.db.Collections()
-	if err != nil {
-		return s, nil, err
+	if all, err = a.db.Collections(); err != nil {
+		return s, nil, nil, err
 	}
-	var infos []db.CollectionInfo
 	for _, info := range all {
 		if _, ok := s.name(info.Name); ok {
 			infos = append(infos, info)
 		}
 	}
-	return s, infos, nil
+	return s, infos, all, nil
 }
 
 func (a *API) listCollections(ctx context.Context, r *request) (any, error) {
-	s, infos, err := a.infos(ctx, r)
+	s, infos, all, err := a.infos(ctx, r)
 	if err == nil {
 		infos, err = page(r, infos)
 	}
 	out := []*collectionAnswer{}
 	for _, info := range infos {
-		out = append(out, s.answerCollection(info))
+		out = append(out, s.answerCollection(info, idOf(info, all)))
 	}
 	return out, err
 }
 
 func (a *API) countCollections(ctx context.Context, r *request) (any, error) {
-	_, infos, err := a.infos(ctx, r)
+	_, infos, _, err := a.infos(ctx, r)
 	return len(infos), err
 }
 
 func (a *API) updateCollection(ctx context.Context, r *request) (any, error) {
+	// The collection that another process has just given a name is the one that is meant by it.
+	if err := a.db.Barrier(ctx); err != nil {
+		return nil, err
+	}
 	c, s, err := a.collection(ctx, r)
 	if err != nil {
 		return nil, err
@@ -442,6 +498,10 @@ func (a *API) updateCollection(ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	id, err := a.idOf(info)
+	if err != nil {
+		return nil, err
+	}
 	rename := in.Name != nil && s.prefix()+*in.Name != info.Name
 	if rename {
 		if err := checkName(s, *in.Name); err != nil {
@@ -461,7 +521,11 @@ func (a *API) updateCollection(ctx context.Context, r *request) (any, error) {
 			return nil, err
 		}
 		// Store the id even if it was derived from the name: it must survive a rename.
-		state := stateOf(info.Name, now.Metadata)
+		state := stateOf(now.Name, now.Metadata)
+		state.id, state.name = id, now.Name
+		if rename {
+			state.name = s.prefix() + *in.Name
+		}
 		if in.Configuration != nil && given(in.Configuration.EmbeddingFunction) {
 			state.embedding = in.Configuration.EmbeddingFunction
 		}
@@ -471,7 +535,7 @@ func (a *API) updateCollection(ctx context.Context, r *request) (any, error) {
 		return nil, err
 	}
 	if rename {
-		if err := a.db.Rename(ctx, info.Name, s.prefix()+*in.Name); err != nil {
+		if err := c.Rename(ctx, s.prefix()+*in.Name); err != nil {
 			return nil, err
 		}
 	}
@@ -479,20 +543,19 @@ func (a *API) updateCollection(ctx context.Context, r *request) (any, error) {
 }
 
 func (a *API) deleteCollection(ctx context.Context, r *request) (any, error) {
+	// The collection that another process has just given a name is the one that is meant by it.
+	if err := a.db.Barrier(ctx); err != nil {
+		return nil, err
+	}
 	c, _, err := a.collection(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	info, err := c.Info()
+	err = c.Drop(ctx)
 	if errors.Is(err, db.ErrNotFound) {
 		return nil, rest.Errorf(http.StatusNotFound, "the collection was deleted")
 	}
-	if err != nil {
-		return nil, err
-	}
-	return struct{}{}, a.db.Drop(ctx, info.Name)
+	return struct{}{}, err
 }
 
 func (a *API) indexingStatus(ctx context.Context, r *request) (any, error) {

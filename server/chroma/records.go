@@ -226,7 +226,7 @@ func (a *API) write(ctx context.Context, r *request, complete bool,
 		for i := range recs {
 			put(&b, info.Name, &recs[i], have[i] != nil)
 		}
-		err = a.db.Apply(ctx, &b)
+		err = c.Apply(ctx, &b) // whatever name the collection has by now
 		if try < tries && (errors.Is(err, db.ErrExists) || errors.Is(err, db.ErrNotFound)) {
 			continue
 		}

@@ -151,7 +151,7 @@ func inSnapshot(snap *db.Snapshot, info db.CollectionInfo) (*db.Collection, erro
 		return nil, err
 	}
 	for _, then := range all {
-		if stateOf(then.Name, then.Metadata).id == id {
+		if idOf(then, all) == id {
 			return snap.Collection(then.Name)
 		}
 	}

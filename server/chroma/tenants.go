@@ -58,8 +58,18 @@ func (s space) id() uuid.UUID {
 	return uuid.NewSHA1(namespace, []byte("database/"+s.Tenant+"/"+s.Database))
 }
 
-// registered reports whether the registry contains a document.
+// registered reports whether the registry contains a document. Another process may just have
+// written it.
 func (a *API) registered(ctx context.Context, id string) (bool, error) {
+	ok, err := a.knows(ctx, id)
+	if err == nil && !ok && a.db.Barrier(ctx) == nil {
+		return a.knows(ctx, id)
+	}
+	return ok, err
+}
+
+// knows reports whether the registry contains a document, as far as this process knows.
+func (a *API) knows(ctx context.Context, id string) (bool, error) {
 	c, err := a.db.Collection(Registry)
 	if err == nil {
 		_, err = c.Get(ctx, id, db.IDsOnly)
