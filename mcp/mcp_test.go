@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -728,5 +729,49 @@ func TestHostileMessages(t *testing.T) {
 				t.Errorf("the next request: %v, %s", err, text)
 			}
 		})
+	}
+}
+
+// TestCollectionOfAnotherProcess: an agent writes to a collection that another process has just
+// created, and then pinned to a model.
+func TestCollectionOfAnotherProcess(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("processes do not share a database on Windows")
+	}
+	dir := t.TempDir()
+	var members [2]*db.DB
+	for i := range members {
+		vdb, err := db.Open(dir, &db.Options{Sync: db.SyncNever})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { vdb.Close() })
+		members[i] = vdb
+	}
+	s := connect(t, NewServer(members[1], &Options{AllowWrite: true}))
+	type answer struct {
+		IDs      []string
+		Embedded int
+	}
+	for i := range 50 {
+		name := fmt.Sprint("notes", i)
+		c, err := members[0].CreateCollection(t.Context(), name, db.Schema{}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write := func(want int) {
+			t.Helper()
+			arguments := fmt.Sprintf(`{"collection":%q,"documents":[{"id":"a","text":"tides"}]}`, name)
+			if out, failure := call[answer](t, s, "upsert_documents", arguments); failure != "" || out.Embedded != want {
+				t.Fatalf("%d texts were embedded: %s", out.Embedded, failure)
+			}
+		}
+		write(0)
+		err = vectorize.New(vectorize.Options{}).Collection(c).Pin(t.Context(),
+			embed.Config{Provider: "mock", Model: "trigram-v1", Dimensions: 384})
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(1)
 	}
 }

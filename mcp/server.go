@@ -204,8 +204,11 @@ func add[In bounder, Out any](server *sdk.Server, name, description string, hint
 }
 
 // collection returns a collection. If it does not exist, the error lists the existing ones.
-func (s *service) collection(name string) (*db.Collection, error) {
+func (s *service) collection(ctx context.Context, name string) (*db.Collection, error) {
 	c, err := s.vdb.Collection(name)
+	if errors.Is(err, db.ErrNotFound) && s.vdb.Barrier(ctx) == nil {
+		c, err = s.vdb.Collection(name) // another process may just have created it
+	}
 	if !errors.Is(err, db.ErrNotFound) {
 		return c, err
 	}
@@ -232,11 +235,11 @@ func (s *service) writable(name string) bool {
 }
 
 // target returns the collection to change.
-func (s *service) target(name string) (*db.Collection, error) {
+func (s *service) target(ctx context.Context, name string) (*db.Collection, error) {
 	if !s.writable(name) {
 		return nil, fmt.Errorf("collection %.100q: %w: it belongs to another API", name, db.ErrReadOnly)
 	}
-	return s.collection(name)
+	return s.collection(ctx, name)
 }
 
 // modelOf returns the model of the vectors of a collection: the model that it is pinned to, or

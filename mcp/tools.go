@@ -242,7 +242,7 @@ const (
 )
 
 func (s *service) describe(ctx context.Context, in describeArgs) (*description, error) {
-	c, err := s.collection(in.Collection)
+	c, err := s.collection(ctx, in.Collection)
 	if err != nil {
 		return nil, err
 	}
@@ -347,7 +347,7 @@ type hits struct {
 }
 
 func (s *service) search(ctx context.Context, in searchArgs) (*hits, error) {
-	c, err := s.collection(in.Collection)
+	c, err := s.collection(ctx, in.Collection)
 	if err != nil {
 		return nil, err
 	}
@@ -461,7 +461,7 @@ func (hybridArgs) bound(p map[string]*jsonschema.Schema) {
 }
 
 func (s *service) hybrid(ctx context.Context, in hybridArgs) (*hits, error) {
-	c, err := s.collection(in.Collection)
+	c, err := s.collection(ctx, in.Collection)
 	if err != nil {
 		return nil, err
 	}
@@ -504,7 +504,7 @@ type documents struct {
 }
 
 func (s *service) get(ctx context.Context, in getArgs) (*documents, error) {
-	c, err := s.collection(in.Collection)
+	c, err := s.collection(ctx, in.Collection)
 	if err != nil {
 		return nil, err
 	}
@@ -549,7 +549,7 @@ type page struct {
 }
 
 func (s *service) list(ctx context.Context, in listArgs) (*page, error) {
-	c, err := s.collection(in.Collection)
+	c, err := s.collection(ctx, in.Collection)
 	if err != nil {
 		return nil, err
 	}
@@ -593,7 +593,7 @@ type written struct {
 }
 
 func (s *service) upsert(ctx context.Context, in upsertArgs) (*written, error) {
-	c, err := s.target(in.Collection)
+	c, err := s.target(ctx, in.Collection)
 	if err != nil {
 		return nil, err
 	}
@@ -609,6 +609,12 @@ func (s *service) upsert(ctx context.Context, in upsertArgs) (*written, error) {
 		}
 	}
 	info, err := c.Info()
+	if _, pinned := modelOf(info); err == nil && !pinned && len(bare) > 0 {
+		// Another process may just have pinned the collection to a model.
+		if err = s.vdb.Barrier(ctx); err == nil {
+			info, err = c.Info()
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -646,7 +652,7 @@ type deleted struct {
 }
 
 func (s *service) delete(ctx context.Context, in deleteArgs) (*deleted, error) {
-	c, err := s.target(in.Collection)
+	c, err := s.target(ctx, in.Collection)
 	if err != nil {
 		return nil, err
 	}

@@ -98,6 +98,10 @@ func (s *Server) load(w http.ResponseWriter, r *http.Request, c *db.Collection) 
 	}}
 	embeds := false
 	if s.opts.Models != nil {
+		// Another process may just have pinned the collection to a model.
+		if err := s.db.Barrier(r.Context()); err != nil {
+			return err
+		}
 		if embeds, err = s.opts.Models.Collection(c).Embeds(); err != nil {
 			return err
 		}

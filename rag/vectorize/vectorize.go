@@ -238,10 +238,28 @@ func pinnedTo(info db.CollectionInfo, model embed.Config) (db.Metadata, error) {
 	return m, nil
 }
 
-// embedder returns the embedder of the collection, or nil if it is not pinned. With pin, a
-// collection that is not pinned is pinned to the default model.
-func (c *Collection) embedder(ctx context.Context, pin bool) (embed.Embedder, embed.Config, error) {
+// infoForWrite describes the collection for a write that depends on its model. If it seems to have
+// none, another process may just have pinned it: the vectors of a write would be missing, or of the
+// wrong length.
+func (c *Collection) infoForWrite(ctx context.Context) (db.CollectionInfo, error) {
 	info, err := c.Info()
+	if _, pinned := Pinned(info); err != nil || pinned {
+		return info, err
+	}
+	if err := c.DB().Barrier(ctx); err != nil {
+		return info, err
+	}
+	return c.Info()
+}
+
+// embedder returns the embedder of the collection, or nil if it is not pinned. With pin, it is for
+// a write, and a collection that is not pinned is pinned to the default model.
+func (c *Collection) embedder(ctx context.Context, pin bool) (embed.Embedder, embed.Config, error) {
+	describe := func(context.Context) (db.CollectionInfo, error) { return c.Info() }
+	if pin {
+		describe = c.infoForWrite
+	}
+	info, err := describe(ctx)
 	if err != nil {
 		return nil, embed.Config{}, err
 	}
@@ -286,7 +304,7 @@ func (c *Collection) FillPatch(ctx context.Context, p db.Patch) (db.Patch, error
 	if p.Text == nil || p.Vector != nil { // an empty vector takes the old one away
 		return p, nil
 	}
-	info, err := c.Info()
+	info, err := c.infoForWrite(ctx)
 	if _, pinned := Pinned(info); err != nil || !pinned {
 		return p, err
 	}
@@ -337,6 +355,9 @@ func (c *Collection) fits(ctx context.Context, docs []*db.Document, pin bool) er
 		return nil
 	}
 	info, err := c.Info()
+	if err == nil && info.Schema.Dim == 0 { // later vectors must be as long as the first one
+		info, err = c.infoForWrite(ctx)
+	}
 	if err != nil {
 		return err
 	}

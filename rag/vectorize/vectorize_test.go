@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -98,6 +99,64 @@ func TestPinnedMeanwhile(t *testing.T) {
 	}
 	if have, ok := Pinned(info); !ok || have.Match(model) != nil {
 		t.Errorf("pinned to %s", have)
+	}
+}
+
+// TestPinnedByAnotherProcess: another process has just pinned a collection. Texts get vectors, and
+// vectors of another length are refused.
+func TestPinnedByAnotherProcess(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("processes do not share a database on Windows")
+	}
+	dir, ctx := t.TempDir(), t.Context()
+	member := func() *db.DB {
+		vdb, err := db.Open(dir, &db.Options{Sync: db.SyncNever})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { vdb.Close() })
+		return vdb
+	}
+	leader, other := member(), member()
+	config := embed.Config{Provider: "mock", Model: "trigram-v1", Dimensions: 384}
+	for i := range 60 {
+		c, err := leader.CreateCollection(ctx, fmt.Sprint("notes", i), db.Schema{}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Insert(ctx, db.Document{ID: "old", Text: "before"}); err != nil {
+			t.Fatal(err)
+		}
+		if err := other.Barrier(ctx); err != nil {
+			t.Fatal(err)
+		}
+		theirs, err := other.Collection(fmt.Sprint("notes", i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := New(Options{}).Collection(c).Pin(ctx, config); err != nil {
+			t.Fatal(err)
+		}
+		notes, id := New(Options{}).Collection(theirs), "old"
+		switch i % 3 {
+		case 0:
+			id = "new"
+			_, err = notes.Upsert(ctx, db.Document{ID: id, Text: "after"})
+		case 1:
+			err = notes.Patch(ctx, db.Patch{ID: id, Text: new("after")})
+		case 2:
+			if _, err = notes.Upsert(ctx, db.Document{ID: "foreign", Vector: []float32{1}}); !errors.Is(err, db.ErrDimensionMismatch) {
+				t.Fatalf("a vector of one component: %v", err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := c.Get(ctx, id, db.WithVector)
+		if err != nil || len(d.Vector) != config.Dimensions {
+			t.Fatalf("%s has a vector of %d components: %v", id, len(d.Vector), err)
+		}
 	}
 }
 
