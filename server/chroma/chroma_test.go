@@ -23,6 +23,8 @@ import (
 
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/rag/embed"
+	"github.com/vecbolt/vecbolt/rag/vectorize"
 )
 
 // A client asks the API as Chroma's clients do.
@@ -1081,4 +1083,42 @@ func TestCollectionOfAnotherProcess(t *testing.T) {
 			return
 		}
 	}
+}
+
+// TestModels: documents of a collection that is pinned to a model get embeddings. A document that
+// changes takes the old embedding with it, also one without words, as in the other API.
+func TestModels(t *testing.T) {
+	models := vectorize.New(vectorize.Options{})
+	c, vdb := newClient(t, &Options{Models: models})
+	path := c.create(`{"name":"pinned"}`)
+	coll, err := vdb.Collection("pinned")
+	if err == nil {
+		err = models.Collection(coll).Pin(t.Context(), embed.Config{Provider: "mock", Model: "trigram-v1", Dimensions: 384})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	vector := func() []float32 {
+		t.Helper()
+		d, err := coll.Get(t.Context(), "a", db.WithVector)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d.Vector
+	}
+	c.ok("POST", path+"/add", `{"ids":["a"],"documents":["tides"]}`, `{}`)
+	first := vector()
+	c.ok("POST", path+"/update", `{"ids":["a"],"metadatas":[{"k":1}]}`, `{}`)
+	if v := vector(); len(v) != 384 || !slices.Equal(v, first) {
+		t.Errorf("a change of metadata alone left %d components", len(v))
+	}
+	c.ok("POST", path+"/update", `{"ids":["a"],"documents":["moons"]}`, `{}`)
+	if v := vector(); len(v) != 384 || slices.Equal(v, first) {
+		t.Errorf("another document left %d components", len(v))
+	}
+	c.ok("POST", path+"/update", `{"ids":["a"],"documents":[" "]}`, `{}`)
+	if v := vector(); len(v) != 0 {
+		t.Errorf("a document without words left %d components", len(v))
+	}
+	c.fails("POST", path+"/upsert", `{"ids":["a"],"documents":[""]}`, http.StatusBadRequest, `id "a": embedding: missing`)
 }

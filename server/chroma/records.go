@@ -125,6 +125,9 @@ func (a *API) fill(ctx context.Context, c *db.Collection, recs []record, complet
 		}
 		for i := range recs {
 			recs[i].vector = docs[i].Vector
+			if !complete && recs[i].text != nil && recs[i].vector == nil {
+				recs[i].vector = []float32{} // a text without words takes the vector of the old one away
+			}
 		}
 	}
 	for i := range recs {
