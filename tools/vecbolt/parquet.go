@@ -326,19 +326,53 @@ func (n *parquetNode) isVector() bool {
 	}
 }
 
-// document makes a document of a row. One that cannot be stored has Skip set.
+// document makes a document of a row. One that cannot be stored has Skip set, with its id if that
+// can be read.
 func (t *parquetTable) document(row parquet.Row) *exchange.ImportedDocument {
 	doc := &exchange.ImportedDocument{}
-	doc.Skip = t.fill(doc, row)
+	if doc.Skip = t.fill(doc, row); doc.Skip == nil {
+		return doc
+	}
+	if id := t.id(row); id != "" {
+		doc.Document.ID = id
+		doc.Skip = fmt.Errorf("document %.40q: %w", id, doc.Skip)
+	}
 	return doc
 }
 
-func (t *parquetTable) fill(doc *exchange.ImportedDocument, row parquet.Row) error {
+// id returns the id of a row, or "".
+func (t *parquetTable) id(row parquet.Row) string {
+	t.start(row)
+	for _, c := range t.columns {
+		if c.Name != "id" && c.Name != "_id" {
+			continue
+		}
+		v, err := c.value(t.values, false)
+		if err != nil {
+			continue
+		}
+		line, err := docjson.AppendValue([]byte(`{"`+c.Name+`":`), v)
+		if err != nil {
+			continue
+		}
+		if d, _, err := exchange.ParseDocument(append(line, '}')); err == nil && d.ID != "" {
+			return d.ID
+		}
+	}
+	return ""
+}
+
+// start makes the values of a row those that are read next. Reading a column takes its values.
+func (t *parquetTable) start(row parquet.Row) {
 	clear(t.values)
 	row.Range(func(column int, values []parquet.Value) bool {
 		t.values[column] = values
 		return true
 	})
+}
+
+func (t *parquetTable) fill(doc *exchange.ImportedDocument, row parquet.Row) error {
+	t.start(row)
 	line := append(t.line[:0], '{')
 	var vec []float32
 	for i, c := range t.columns {

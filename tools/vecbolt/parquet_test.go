@@ -140,10 +140,10 @@ func TestParquetValues(t *testing.T) {
 		t.Errorf("nulls gave %+v", d)
 	}
 	if d := docs[2]; !errors.Is(d.Skip, exchange.ErrNotFinite) || d.Position.N != 2 ||
-		d.Skip.Error() != `column "values": element 0: `+exchange.ErrNotFinite.Error() {
+		d.Document.ID != "3" || d.Skip.Error() != `document "3": column "values": element 0: `+exchange.ErrNotFinite.Error() {
 		t.Errorf("%v: %v", d.Position, d.Skip)
 	}
-	if d := docs[3]; !errors.Is(d.Skip, exchange.ErrFormat) {
+	if d := docs[3]; !errors.Is(d.Skip, exchange.ErrFormat) || d.Document.ID != "4" {
 		t.Errorf("%v: %v", d.Position, d.Skip)
 	}
 	if d := docs[4]; d.Skip != nil || d.Document.Text != text || d.Carries&db.WithMetadata == 0 {
