@@ -57,8 +57,14 @@ type Report struct {
 // A versioned source tells whether its database was written to, as db.Collection does.
 type versioned interface{ Version() (uint64, error) }
 
-// version returns the version of a source, 0 of one that has none.
-func version(from store.Collection) (uint64, error) {
+// version returns the version of a source, 0 of one that has none. It counts all writes that any
+// process had acknowledged.
+func version(ctx context.Context, from store.Collection) (uint64, error) {
+	if c, ok := from.(interface{ DB() *db.DB }); ok {
+		if err := c.DB().Barrier(ctx); err != nil {
+			return 0, err
+		}
+	}
 	if v, ok := from.(versioned); ok {
 		return v.Version()
 	}
@@ -102,13 +108,13 @@ func Run(ctx context.Context, from store.Collection, to store.Store, name string
 			return nil, err
 		}
 	}
+	now, err := version(ctx, from)
+	if err != nil {
+		return nil, fmt.Errorf("read the source: %w", err)
+	}
 	total, err := from.Count(ctx, nil)
 	if err != nil {
 		return nil, fmt.Errorf("count the source: %w", err)
-	}
-	now, err := version(from)
-	if err != nil {
-		return nil, fmt.Errorf("read the source: %w", err)
 	}
 	at.Version = cmp.Or(at.Version, now)
 	report := &Report{Before: at.Done}
@@ -135,7 +141,7 @@ func Run(ctx context.Context, from store.Collection, to store.Store, name string
 			o.Progress(at.Done, max(total, at.Done))
 		}
 		if page.Next == "" {
-			if now, err = version(from); err != nil {
+			if now, err = version(ctx, from); err != nil {
 				return report, fmt.Errorf("read the source: %w", err)
 			}
 			report.Changed = now != at.Version && !o.Within

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -364,6 +365,51 @@ func TestChanged(t *testing.T) {
 				t.Errorf("said: %t", said)
 			}
 		})
+	}
+}
+
+// TestChangedByAnotherProcess: what another process had written before the end is a change, also if
+// this process does not show it yet.
+func TestChangedByAnotherProcess(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("processes do not share a database on Windows")
+	}
+	dir, ctx := t.TempDir(), t.Context()
+	var members [2]*db.DB
+	for i := range members {
+		vdb, err := db.Open(dir, &db.Options{Sync: db.SyncNever})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { vdb.Close() })
+		members[i] = vdb
+	}
+	theirs, err := members[0].CreateCollection(ctx, "notes", db.Schema{Dim: 1}, nil)
+	if err == nil {
+		err = members[1].Barrier(ctx)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	from, err := store.Embedded(members[1]).Collection(ctx, "notes")
+	if err != nil {
+		t.Fatal(err)
+	}
+	to, err := db.Open(db.Memory, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer to.Close()
+	for i := range 30 {
+		write := func(int, int) {
+			if _, err := theirs.Upsert(ctx, db.Document{ID: fmt.Sprint(i), Vector: []float32{1}}); err != nil {
+				t.Error(err)
+			}
+		}
+		report, err := Run(ctx, from, store.Embedded(to), fmt.Sprint("copy", i), &Options{Progress: write})
+		if err != nil || !report.Changed {
+			t.Fatalf("migration %d: %+v, %v", i, report, err)
+		}
 	}
 }
 
