@@ -44,7 +44,6 @@ func (c *infoCmd) Run(ctx context.Context, t *tool) error {
 			value any
 		}{
 			{"directory", s.Dir},
-			{"durability", s.Sync},
 			{"kernels", s.Kernels},
 			{"batches", fmt.Sprintf("%s, %s of them flushed", humanize.Comma(int64(s.Batches)),
 				humanize.Comma(int64(s.Flushed)))},
