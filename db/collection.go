@@ -176,14 +176,14 @@ func (c *Collection) Info() (CollectionInfo, error) {
 }
 
 // Version returns a number that grows with every batch written to the database. Equal
-// numbers mean equal answers. It fails as Info does.
+// numbers of one DB mean equal answers. It fails as Info does.
 func (c *Collection) Version() (uint64, error) {
 	ver, _, done, err := c.begin(context.Background(), "version")
 	if err != nil {
 		return 0, err
 	}
 	defer done()
-	return ver.LSN, nil
+	return ver.Number(), nil
 }
 
 // SetMetadata replaces the metadata of the collection itself. The rules for document

@@ -1291,3 +1291,48 @@ func TestReplicaFolderGone(t *testing.T) {
 		}
 	}
 }
+
+// TestVersionAfterRestore: a folder goes on with a database that was restored and has written as
+// many batches again. Collection.Version, by which answers are cached, still tells the documents
+// apart.
+func TestVersionAfterRestore(t *testing.T) {
+	dirs := []string{t.TempDir(), filepath.Join(t.TempDir(), "saved"), t.TempDir()}
+	lost, saved, folder := dirs[0], dirs[1], dirs[2]
+	vdb := open(t, lost, nil)
+	c := collection(t, vdb, "c", Schema{Dim: 1})
+	upsert(t, c, Document{ID: "first", Vector: []float32{1}})
+	if err := vdb.Backup(t.Context(), saved); err != nil {
+		t.Fatal(err)
+	}
+	upsert(t, c, Document{ID: "lost", Vector: []float32{1}})
+	p := publisher(t, vdb, folder, nil)
+	publish(t, p)
+	replica := open(t, folder, &Options{ReadOnly: true})
+	seen := must(replica.Collection("c"))
+	numbers := []uint64{must(seen.Version())}
+	snapshot := must(replica.Snapshot())
+	defer snapshot.Close()
+	if err := errors.Join(p.Close(), vdb.Close()); err != nil {
+		t.Fatal(err)
+	}
+	restored := open(t, saved, nil)
+	c = collection(t, restored, "c", Schema{Dim: 1})
+	p = publisher(t, restored, folder, nil)
+	for _, id := range []string{"other", "next"} {
+		upsert(t, c, Document{ID: id, Vector: []float32{2}})
+		publish(t, p)
+		if !must(replica.Refresh(t.Context())) {
+			t.Fatal("there is no newer version")
+		}
+		if _, ok := dump(t, seen)[id]; !ok {
+			t.Fatalf("the replica lacks %q", id)
+		}
+		numbers = append(numbers, must(seen.Version()))
+	}
+	if numbers[0] >= numbers[1] || numbers[1] >= numbers[2] {
+		t.Errorf("the versions have the numbers %d", numbers)
+	}
+	if n := must(must(snapshot.Collection("c")).Version()); n != numbers[0] {
+		t.Errorf("the snapshot has the number %d now, not %d", n, numbers[0])
+	}
+}

@@ -121,7 +121,7 @@ func newFileSet(store *meta.Store, ids *KnownIDs, segments map[uint64]*OpenSegme
 // successor returns a copy of a version, to be changed before it is published.
 func (v *Version) successor() *Version {
 	next := &Version{
-		LSN: v.LSN, Applied: v.Applied, nextNum: v.nextNum, Names: v.Names, Files: v.Files,
+		LSN: v.LSN, Ahead: v.Ahead, Applied: v.Applied, nextNum: v.nextNum, Names: v.Names, Files: v.Files,
 		Views: make(map[uint32]*View, len(v.Views)+1),
 	}
 	for id, w := range v.Views {

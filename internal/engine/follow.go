@@ -35,6 +35,7 @@ type folderReader struct {
 	Manifest *manifest.Manifest  // of the current version
 	verified map[string]struct{} // paths of files whose checksums were compared
 	spoilt   bool                // the head has batches of a version that failed to load
+	ahead    uint64              // Version.Ahead of the next version that is loaded
 
 	mu    sync.Mutex
 	stats ReplicaStats
@@ -389,6 +390,11 @@ func (e *Engine) prepare(ctx context.Context, m *manifest.Manifest, view *vfs.FS
 	if f.spoilt || !m.Continues(f.Manifest) {
 		if store, err = meta.Open(view, MetaName, meta.Options{ReadOnly: true}); err != nil {
 			return nil, err
+		}
+		if e.Cur != nil { // not while the folder is opened
+			if last := e.Cur.Number(); m.Batch+f.ahead <= last {
+				f.ahead = last + 1 - m.Batch
+			}
 		}
 		e.reset()
 		if err := e.load(store); err != nil {

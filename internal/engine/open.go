@@ -286,10 +286,14 @@ func (e *Engine) load(store *meta.Store) error {
 	e.nextNum, e.nextColl = c.state.NextDoc, c.state.NextCollection
 	e.outcomes.known(c.state.Applied)
 	e.Segments, e.stored = open, c.defs
-	e.publish(&Version{
+	version := &Version{
 		Views: c.views, Names: c.names, LSN: c.state.Applied, Applied: c.state.Applied, nextNum: c.state.NextDoc,
 		Files: newFileSet(store, ids, open),
-	})
+	}
+	if e.Folder != nil {
+		version.Ahead = e.Folder.ahead
+	}
+	e.publish(version)
 	return nil
 }
 
