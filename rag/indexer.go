@@ -46,6 +46,7 @@ type Indexer struct {
 	name     string // of the store, for messages
 	embedder embed.Embedder
 	o        IndexerOptions
+	claims   claims // of documents that are split
 }
 
 // NewIndexer returns an Indexer that writes to s, such as a *db.Collection. Questions must be
@@ -97,6 +98,9 @@ func NewIndexer(s Store, e embed.Embedder, opts *IndexerOptions) (*Indexer, erro
 // Index embeds the rest. Batches are written one after the other, each atomically; an error leaves
 // earlier batches written. If a document now has fewer chunks, its surplus chunks are removed. The
 // error matches ErrIndex.
+//
+// Calls that split the same document take turns if they are of one Indexer. Several Indexers must
+// not split one document at the same time: it may be left with chunks of both versions.
 func (x *Indexer) Index(ctx context.Context, docs ...db.Document) ([]string, error) {
 	start := time.Now()
 	ids, err := x.index(ctx, docs)
@@ -124,6 +128,13 @@ func (x *Indexer) index(ctx context.Context, docs []db.Document) (ids []string, 
 		if chunks, err = x.split(ctx, docs); err != nil {
 			return nil, err
 		}
+		// Between the chunks of another version and the removal of surplus ones, a document would
+		// keep a mix of both versions, or a part of one.
+		release, err := x.claims.take(ctx, idsOf(docs))
+		if err != nil {
+			return nil, err
+		}
+		defer release()
 	}
 	for group := range slices.Chunk(chunks, x.o.Batch) {
 		if err := x.embed(ctx, group); err != nil {
@@ -154,6 +165,14 @@ func lastOfEach(docs []db.Document) []db.Document {
 		}
 	}
 	return kept
+}
+
+func idsOf(docs []db.Document) []string {
+	ids := make([]string, len(docs))
+	for i, d := range docs {
+		ids[i] = d.ID
+	}
+	return ids
 }
 
 // removeRest removes the chunks of documents that now have fewer.

@@ -7,11 +7,15 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/rag/embed"
 	"github.com/vecbolt/vecbolt/rag/split"
 )
@@ -161,6 +165,72 @@ func TestIndexerSplits(t *testing.T) {
 	if _, err := x.Index(t.Context(), db.Document{ID: "bad", Text: "\xff"}); !errors.Is(err, split.ErrInvalid) || !strings.Contains(err.Error(), `"bad"`) {
 		t.Error(err)
 	}
+}
+
+// A slowStore takes a second for each write, and records them.
+type slowStore struct {
+	Store
+	mu     sync.Mutex
+	writes []string
+}
+
+func (s *slowStore) write(ctx context.Context, what string) error {
+	s.mu.Lock()
+	s.writes = append(s.writes, what)
+	s.mu.Unlock()
+	select {
+	case <-time.After(time.Second):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s *slowStore) Upsert(ctx context.Context, docs ...db.Document) ([]string, error) {
+	return idsOf(docs), s.write(ctx, docs[0].ID+" "+docs[0].Text)
+}
+
+func (s *slowStore) DeleteWhere(ctx context.Context, _ filter.Expr) (int, error) {
+	return 0, s.write(ctx, "rest")
+}
+
+// Calls that split the same document take turns, and others do not wait.
+func TestIndexerTakesTurns(t *testing.T) {
+	s, err := split.New(split.Markdown(""), split.Options{MaxTokens: 12, Overlap: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := newCounted(t)
+	synctest.Test(t, func(t *testing.T) {
+		store := &slowStore{}
+		x, err := NewIndexer(store, e.Embedder, &IndexerOptions{Split: s, Batch: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		var calls sync.WaitGroup
+		index := func(docs ...db.Document) {
+			calls.Go(func() {
+				if _, err := x.Index(t.Context(), docs...); err != nil {
+					t.Error(err)
+				}
+			})
+			synctest.Wait()
+		}
+		index(db.Document{ID: "a", Text: "old"})
+		index(db.Document{ID: "a", Text: "new"}, db.Document{ID: "b", Text: "new"})
+		index(db.Document{ID: "c", Text: "other"})
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := x.Index(ctx, db.Document{ID: "a", Text: "cancelled"}); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		calls.Wait()
+		want := []string{"a#0 old", "c#0 other", "rest", "rest", "a#0 new", "b#0 new", "rest"}
+		if took := time.Since(start); took != 5*time.Second || !slices.Equal(store.writes, want) {
+			t.Errorf("%q in %v, want %q", store.writes, took, want)
+		}
+	})
 }
 
 func TestIndexerConfig(t *testing.T) {
