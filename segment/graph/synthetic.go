@@ -44,6 +44,8 @@ type synthesizer struct {
 	populous []place // the same, those with the most rows around them first
 	dense    bool    // the first of these are of a region of more dimensions: see findDense
 
+	sorted []int // rows of the sample, along their first principal component
+
 	centre []float32   // mean of the sample
 	strong [][]float32 // directions in which rows differ most: see remainder
 	taken  int         // rows of the sample that these are of
@@ -108,6 +110,7 @@ func (b *builder) queries(rows codes.Source) (all []trial, err error) {
 	if err := s.order(); err != nil {
 		return nil, err
 	}
+	s.sort()
 	if b.head.ident.Metric != fileformat.Dot {
 		s.findStrong()
 	}
@@ -205,6 +208,8 @@ func (s *synthesizer) query(k kind, i int) ([]float32, error) {
 		return s.insideDense(1, 0.5)
 	case awayDense:
 		return s.insideDense(1, -0.5)
+	case alike:
+		return s.meanAlike(i)
 	case anywhere:
 		return s.direction()
 	case weakDirections:
@@ -448,6 +453,63 @@ func (s *synthesizer) meanNear() ([]float32, error) {
 	near := nearest(s.sample, s.sample[s.rng.IntN(len(s.sample))].vec, nearRows)
 	s.directions = s.head.ident.Metric != fileformat.L2
 	return s.meanOf(near)
+}
+
+// Parameters of sort and of meanAlike.
+const (
+	turns     = 12 // of the power iteration
+	alikeRows = 64 // rows of a mean
+)
+
+// sort sorts the rows of the sample along their first principal component, the direction of their
+// largest differences. Power iteration finds it.
+func (s *synthesizer) sort() {
+	some := s.sample[:min(len(s.sample), placedRows)]
+	most := make([]float32, s.Dim())
+	for j := range most { // any start, if it is not at a right angle
+		most[j] = 1 / float32(j+1)
+	}
+	far := make([]float64, len(s.sample))
+	for range turns {
+		mean := 0.0
+		for i, p := range some {
+			far[i] = simd.Dot64(p.vec, most)
+			mean += far[i] / float64(len(some))
+		}
+		next, largest := make([]float64, s.Dim()), 0.0
+		for i, p := range some {
+			for j, v := range p.vec {
+				next[j] += float64((far[i] - mean) * float64(v))
+			}
+		}
+		for _, v := range next {
+			largest = max(largest, math.Abs(v))
+		}
+		if !(largest > 0 && largest < math.Inf(1)) { // the rows are equal
+			break
+		}
+		for j, v := range next {
+			most[j] = float32(v / largest)
+		}
+	}
+	for i, p := range s.sample {
+		far[i] = simd.Dot64(p.vec, most)
+		s.sorted = append(s.sorted, i)
+	}
+	slices.SortStableFunc(s.sorted, func(i, j int) int { return cmp.Compare(far[i], far[j]) })
+}
+
+// meanAlike returns the mean of rows of the sample that follow each other along the first principal
+// component, such as one day of a stream. They need not be near each other. The i-th trial is at
+// the i-th of equal steps, so it draws no random number.
+func (s *synthesizer) meanAlike(i int) ([]float32, error) {
+	n := min(alikeRows, len(s.sorted))
+	first := i * (len(s.sorted) - n) / sampled[alike]
+	rows := make([]int, n)
+	for j, at := range s.sorted[first : first+n] {
+		rows[j] = s.sample[at].row
+	}
+	return s.meanOf(rows)
 }
 
 // direction returns a vector in any direction, for L2 as long as a random row.

@@ -34,6 +34,7 @@ const (
 	meansDense                  // means of five rows of a dense region of many dimensions
 	betweenDense                // between two rows of such a region
 	awayDense                   // rows of such a region moved away from others of it
+	alike                       // means of rows alike in what differs most
 	anywhere                    // all directions alike, even those that the rows hardly use; for L2 as long as a row
 	weakDirections              // rows without the directions in which rows differ most; not for Dot
 	midDirections               // rows without the few in which most of their length lies; not for Dot
@@ -53,8 +54,8 @@ var sampled = [kinds]int{likeRows: 240, meansOfFew: 90, meansOfMany: 90, perturb
 	midpoints: 160, lonelyMidpoints: 90, mixedMidpoints: 160, central: 90, extrapolated: 90, noisy: 90,
 	nearCrowded: 90, nearLonely: 90, nearby: 90, insidePopulous: 90, meansPopulous: 90, betweenPopulous: 90,
 	nearPopulous: 90, insideLonely: 90, meansLonely: 90, betweenTight: 90, meansDense: 90, betweenDense: 90,
-	awayDense: 90, anywhere: 90, weakDirections: 90, midDirections: 90, popular: 90, single: 90, filled: 90,
-	partlyFilled: 90, opposite: 90, longMeans: 90}
+	awayDense: 90, alike: 90, anywhere: 90, weakDirections: 90, midDirections: 90, popular: 90, single: 90,
+	filled: 90, partlyFilled: 90, opposite: 90, longMeans: 90}
 
 // An outcome is the state of a search at the point where a setting would end it.
 type outcome struct {
