@@ -175,8 +175,8 @@ func (c *Collection) Info() (CollectionInfo, error) {
 	return infoOf(v), nil
 }
 
-// Version returns a number that grows with every batch written to the database. Equal
-// numbers of one DB mean equal answers. It fails as Info does.
+// Version returns a number that grows with every batch written to the database. Equal numbers of
+// one DB mean equal answers. In a replica it may also grow without a write. It fails as Info does.
 func (c *Collection) Version() (uint64, error) {
 	ver, _, done, err := c.begin(context.Background(), "version")
 	if err != nil {
@@ -199,32 +199,50 @@ func (c *Collection) SetMetadata(ctx context.Context, m Metadata) error {
 	return c.wrap("set metadata", err)
 }
 
-// UpdateMetadata replaces the metadata of the collection itself by what update returns. No write
-// comes between the collection that update gets and the change. update may be called several
-// times, and what DeleteFunc says of its function applies to it as well. An error or a panic of
-// update is returned as an error, and nothing is changed.
+// UpdateMetadata replaces the metadata of the collection itself by what update returns. What Update
+// says of its function applies to this one.
 func (c *Collection) UpdateMetadata(ctx context.Context, update func(CollectionInfo) (Metadata, error)) error {
 	if update == nil {
 		return c.wrap("update metadata", invalidf("no function makes the metadata"))
 	}
-	_, err := c.changed(ctx, func(_ *engine.Group, v *engine.View) ([]engine.Op, error) {
-		defer c.db.engine.Within("UpdateMetadata")()
-		var m Metadata
-		err := vfs.Catch("UpdateMetadata", func() (err error) {
-			m, err = update(infoOf(v))
-			return err
-		})
+	return c.wrap("update metadata", c.redefine(ctx, "UpdateMetadata", func(info *CollectionInfo) (err error) {
+		info.Metadata, err = update(*info)
+		return err
+	}))
+}
+
+// Update changes the name and the metadata of the collection itself, whatever its name is by now:
+// to those that info has when update returns. Of info, only these two may be changed. ErrExists if
+// another collection has the name. No write comes between the collection that update gets and the
+// change. update may be called several times, and what DeleteFunc says of its function applies to
+// it as well. An error or a panic of update is returned as an error, and nothing is changed.
+func (c *Collection) Update(ctx context.Context, update func(info *CollectionInfo) error) error {
+	if update == nil {
+		return c.wrap("update", invalidf("no function says what to change"))
+	}
+	return c.wrap("update", c.redefine(ctx, "Update", update))
+}
+
+// redefine changes the name and the metadata of the collection for a call.
+func (c *Collection) redefine(ctx context.Context, call string, update func(*CollectionInfo) error) error {
+	return c.change(ctx, func(g *engine.Group, v *engine.View) ([]engine.Op, error) {
+		defer c.db.engine.Within(call)()
+		info, def := infoOf(v), *v.Def
+		err := vfs.Catch(call, func() error { return update(&info) })
 		if err == nil {
-			m, err = m.canonical()
+			def.Metadata, err = info.Metadata.canonical()
+		}
+		if err == nil && info.Name != def.Name {
+			def.Name, err = info.Name, engine.ValidateName(info.Name)
+			if _, taken := g.Base.Names[info.Name]; err == nil && taken {
+				err = fmt.Errorf("%w: collection %q", ErrExists, info.Name)
+			}
 		}
 		if err != nil {
 			return nil, err
 		}
-		def := *v.Def
-		def.Metadata = m
 		return []engine.Op{{Kind: engine.OpDefine, Coll: c.id, Def: &def}}, nil
 	})
-	return c.wrap("update metadata", err)
 }
 
 // SetIndex changes which files are kept to search the vectors of the collection. Searches
@@ -238,29 +256,8 @@ func (c *Collection) SetIndex(ctx context.Context, index Index) error {
 	return c.wrap("set index", c.db.engine.SetIndex(ctx, c.id, index))
 }
 
-// Rename gives this collection another name, whatever its present one is; ErrExists if the name is
-// taken. DB.Rename renames the collection that has a name when the call takes effect.
-func (c *Collection) Rename(ctx context.Context, to string) error {
-	err := engine.ValidateName(to)
-	if err == nil {
-		err = c.change(ctx, func(g *engine.Group, v *engine.View) ([]engine.Op, error) {
-			id, taken := g.Base.Names[to]
-			switch {
-			case taken && id == c.id:
-				return nil, nil
-			case taken:
-				return nil, fmt.Errorf("%w: collection %q", ErrExists, to)
-			}
-			def := *v.Def
-			def.Name = to
-			return []engine.Op{{Kind: engine.OpDefine, Coll: c.id, Def: &def}}, nil
-		})
-	}
-	return c.wrap("rename", err)
-}
-
-// Drop removes this collection with all its documents, whatever its name is. DB.Drop removes the
-// collection that has a name when the call takes effect, and says when the space is free.
+// Drop removes this collection with all its documents, whatever its name is by now. DB.Drop removes
+// the collection that has a name when the call takes effect. The space is free as after DB.Drop.
 func (c *Collection) Drop(ctx context.Context) error {
 	return c.wrap("drop", c.change(ctx, func(*engine.Group, *engine.View) ([]engine.Op, error) {
 		return []engine.Op{{Kind: engine.OpDrop, Coll: c.id}}, nil

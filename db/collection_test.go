@@ -1,6 +1,7 @@
 package db
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -135,27 +136,56 @@ func TestBoundToTheCollection(t *testing.T) {
 		t.Errorf("a batch for two collections: %v", err)
 	}
 	snapshot := must(vdb.Snapshot())
-	frozen := must(snapshot.Collection("old"))
+	frozen := must(snapshot.Of(old))
+	named := func(name string) func(*CollectionInfo) error {
+		return func(info *CollectionInfo) error {
+			info.Name = name
+			return nil
+		}
+	}
 	for call, err := range map[string]error{"apply": frozen.Apply(t.Context(), &Batch{}),
-		"rename": frozen.Rename(t.Context(), "x"), "drop": frozen.Drop(t.Context())} {
+		"update": frozen.Update(t.Context(), named("x")), "drop": frozen.Drop(t.Context())} {
 		if !errors.Is(err, ErrReadOnly) {
 			t.Errorf("%s in a snapshot: %v", call, err)
 		}
 	}
+	if n := must(frozen.Count(t.Context(), nil)); n != 2 {
+		t.Errorf("%d documents in a snapshot, want 2", n)
+	}
+	later := collection(t, vdb, "later", Schema{Dim: 1})
+	if _, err := snapshot.Of(later); !errors.Is(err, ErrNotFound) {
+		t.Errorf("a collection that the snapshot does not have: %v", err)
+	}
+	if _, err := snapshot.Of(collection(t, open(t, t.TempDir(), nil), "live", Schema{})); !errors.Is(err, ErrInvalid) {
+		t.Errorf("a collection of another database: %v", err)
+	}
+	if err := later.Drop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	snapshot.Close()
-	if err := old.Rename(t.Context(), "live"); !errors.Is(err, ErrExists) {
+	if err := old.Update(t.Context(), named("live")); !errors.Is(err, ErrExists) {
 		t.Errorf("the name is taken: %v", err)
 	}
-	if err := old.Rename(t.Context(), ""); !errors.Is(err, ErrInvalid) {
+	if err := old.Update(t.Context(), named("")); !errors.Is(err, ErrInvalid) {
 		t.Errorf("a name without letters: %v", err)
 	}
-	for range 2 { // the second time it has the name
-		if err := old.Rename(t.Context(), "older"); err != nil {
+	for i := range 2 { // the second time it has the name
+		err := old.Update(t.Context(), func(info *CollectionInfo) error {
+			info.Name, info.Metadata, info.Documents = "older", Metadata{"i": i}, 0
+			return nil
+		})
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	if name := must(old.Info()).Name; name != "older" {
-		t.Errorf("the name is %q", name)
+	if info := must(old.Info()); info.Name != "older" || info.Metadata["i"] != int64(1) || info.Documents != 2 {
+		t.Errorf("updated to %+v", info)
+	}
+	if err := old.Update(t.Context(), func(*CollectionInfo) error { return context.Canceled }); !errors.Is(err, context.Canceled) {
+		t.Errorf("the function failed: %v", err)
+	}
+	if err := old.Update(t.Context(), nil); !errors.Is(err, ErrInvalid) {
+		t.Errorf("no function: %v", err)
 	}
 	if err := vdb.Rename(t.Context(), "live", "kept"); err != nil {
 		t.Fatal(err)
@@ -169,7 +199,7 @@ func TestBoundToTheCollection(t *testing.T) {
 		t.Errorf("there are %v", infos)
 	}
 	for call, err := range map[string]error{"apply": live.Apply(t.Context(), &Batch{}),
-		"rename": live.Rename(t.Context(), "x"), "drop": live.Drop(t.Context())} {
+		"update": live.Update(t.Context(), named("x")), "drop": live.Drop(t.Context())} {
 		if !errors.Is(err, ErrNotFound) {
 			t.Errorf("%s after a drop: %v", call, err)
 		}

@@ -50,6 +50,23 @@ func (s *Snapshot) Collection(name string) (*Collection, error) {
 	return &Collection{db: s.db, id: id, snap: s}, nil
 }
 
+// Of returns a collection as it was, whatever names it has had; ErrNotFound if it did not exist.
+// What Collection says applies.
+func (s *Snapshot) Of(c *Collection) (*Collection, error) {
+	ver, done, err := s.open()
+	if err != nil {
+		return nil, fmt.Errorf("db: snapshot: %w", err)
+	}
+	defer done()
+	if c.db != s.db {
+		return nil, fmt.Errorf("db: snapshot: %w", invalidf("the collection is of another database"))
+	}
+	if ver.Views[c.id] == nil {
+		return nil, fmt.Errorf("db: snapshot: %w: the collection", ErrNotFound)
+	}
+	return &Collection{db: s.db, id: c.id, snap: s}, nil
+}
+
 // Collections describes every collection, in order of name.
 func (s *Snapshot) Collections() ([]CollectionInfo, error) {
 	ver, done, err := s.open()

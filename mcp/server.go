@@ -206,8 +206,11 @@ func add[In bounder, Out any](server *sdk.Server, name, description string, hint
 // collection returns a collection. If it does not exist, the error lists the existing ones.
 func (s *service) collection(ctx context.Context, name string) (*db.Collection, error) {
 	c, err := s.vdb.Collection(name)
-	if errors.Is(err, db.ErrNotFound) && s.vdb.Barrier(ctx) == nil {
-		c, err = s.vdb.Collection(name) // another process may just have created it
+	if errors.Is(err, db.ErrNotFound) { // another process may just have created it
+		if err := s.vdb.Barrier(ctx); err != nil {
+			return nil, err
+		}
+		c, err = s.vdb.Collection(name)
 	}
 	if !errors.Is(err, db.ErrNotFound) {
 		return c, err

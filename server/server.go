@@ -587,8 +587,11 @@ func (s *Server) collection(r *http.Request) (*db.Collection, error) {
 		}
 	}
 	c, err := s.db.Collection(name)
-	if errors.Is(err, db.ErrNotFound) && s.db.Barrier(r.Context()) == nil {
-		c, err = s.db.Collection(name) // another process may just have created it
+	if errors.Is(err, db.ErrNotFound) { // another process may just have created it
+		if err := s.db.Barrier(r.Context()); err != nil {
+			return nil, err
+		}
+		c, err = s.db.Collection(name)
 	}
 	if errors.Is(err, db.ErrNotFound) {
 		infos, err := s.db.Collections()

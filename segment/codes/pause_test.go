@@ -50,7 +50,11 @@ func TestShortScan(t *testing.T) {
 	vec := d.Row(rows)
 	d.Vecs = d.Vecs[:rows*dim]
 	for _, m := range metrics {
-		q := d.codes(t, m).Query(vec)
+		c := d.codes(t, m)
+		if !c.HasNibbles() {
+			t.Fatal("the codes have no nibbles")
+		}
+		q := c.Query(vec)
 		best, read := topk.New(k, math.Inf(-1)), 0
 		for lo, step := 0, 64; lo < rows; lo, step = lo+step, min(2*step, chunk) {
 			hi := min(lo+step, rows)

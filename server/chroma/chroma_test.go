@@ -18,6 +18,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -216,24 +217,16 @@ func TestRenamedDuringARequest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	before, err := fruits.Info()
-	if err != nil {
-		t.Fatal(err)
-	}
 	c.ok("PUT", path, `{"new_name":"renamed"}`, `{}`)
 	for _, another := range []bool{false, true} {
 		if another {
 			c.create(`{"name":"fruits"}`)
 		}
-		snap, err := vdb.Snapshot()
+		then, end, err := c.h.(*API).frozen(fruits)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer snap.Close()
-		then, err := inSnapshot(snap, before)
-		if err != nil {
-			t.Fatal(err)
-		}
+		defer end()
 		if n, err := then.Count(t.Context(), nil); n != 3 || err != nil {
 			t.Errorf("another collection has the name: %t: %d records, %v", another, n, err)
 		}
@@ -361,33 +354,36 @@ func TestCopiesHaveIDsOfTheirOwn(t *testing.T) {
 	if id := idOf("pears"); id != apples {
 		t.Errorf("the id of apples was %s, and is %s now", apples, id)
 	}
-	// While there are copies, an original that was renamed by other means has another id. Nothing
-	// is written to a copy instead.
-	if err := vdb.Rename(t.Context(), "fruits", "plums"); err != nil {
+	// A retry of a delete does not reach a copy.
+	c.ok("DELETE", path, "", `{}`)
+	c.fails("DELETE", path, "", http.StatusNotFound, "not found")
+	// The name goes with the id: a collection that was renamed by other means has another id, and
+	// a copy under its old name has the id. The remembered handle of a client changes nothing.
+	path = c.create(`{"name":"plums"}`)
+	c.ok("GET", path+"/count", "", "0")
+	if err := vdb.Rename(t.Context(), "plums", "prunes"); err != nil {
 		t.Fatal(err)
 	}
-	fresh := &client{t, New(vdb, nil)}
-	if status, text := fresh.ask("GET", path+"/count", ""); status != http.StatusNotFound {
-		t.Errorf("status %d: %s", status, text)
+	c.fails("GET", path+"/count", "", http.StatusNotFound, "not found")
+	copyTo("prunes", "plums")
+	if id := idOf("plums"); space+"/"+id != path {
+		t.Errorf("plums have the id %s, want %s", id, path)
 	}
-	if err := vdb.Drop(t.Context(), "zebras"); err != nil {
-		t.Fatal(err)
-	}
-	fresh.ok("GET", path+"/count", "", "3")
-	// So has a copy of a collection of an earlier version, which stored no name.
-	coll, err := vdb.Collection("plums")
-	if err == nil {
-		id := path[len(space)+1:]
-		err = coll.SetMetadata(t.Context(), db.Metadata{own: map[string]any{"id": id}})
-	}
+	c.ok("DELETE", path, "", `{}`)
+	idOf("prunes")
+	// Copies of a collection whose id was stored without a name cannot be told from it.
+	figs, err := vdb.CreateCollection(t.Context(), "figs", db.Schema{}, db.Metadata{own: map[string]any{"id": path[len(space)+1:]}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	fresh.ok("GET", path+"/count", "", "3")
-	copyTo("plums", "figs")
-	if status, text := (&client{t, New(vdb, nil)}).ask("GET", path+"/count", ""); status != http.StatusNotFound {
-		t.Errorf("status %d: %s", status, text)
+	fresh := &client{t, New(vdb, nil)}
+	fresh.ok("GET", path+"/count", "", "0")
+	copyTo("figs", "dates")
+	(&client{t, New(vdb, nil)}).fails("GET", path+"/count", "", http.StatusNotFound, "not found")
+	if err := figs.Drop(t.Context()); err != nil {
+		t.Fatal(err)
 	}
+	(&client{t, New(vdb, nil)}).ok("GET", path+"/count", "", "0")
 }
 
 func metricOf(t *testing.T, vdb *db.DB, name string) db.Metric {
@@ -786,13 +782,14 @@ func TestNativeCollections(t *testing.T) {
 	c.ok("POST", path+"/query", `{"query_embeddings":[[2,2]],"include":["metadatas"],"where":{"deep.k":1}}`,
 		`{"ids":[["a"]],"metadatas":[[{"deep":{"k":1}}]],"distances":null,"embeddings":null,"uris":null,"documents":null,"include":["metadatas"]}`)
 	c.ok("POST", path+"/query", `{"query_embeddings":[[2,2]],"include":[],"ids":["bare"]}`, "")
-	// The id stays when the name changes.
+	// The id stays when the name changes, unless it changes by other means.
 	c.ok("PUT", path, `{"new_name":"renamed"}`, `{}`)
 	c.ok("GET", path+"/count", "", "2")
 	if err := vdb.Rename(t.Context(), "renamed", "again"); err != nil {
 		t.Fatal(err)
 	}
-	c.ok("GET", path+"/count", "", "2")
+	c.fails("GET", path+"/count", "", http.StatusNotFound, "not found")
+	c.ok("GET", home+"/again/count", "", "2")
 }
 
 func TestMistakes(t *testing.T) {
@@ -1081,6 +1078,17 @@ func TestCollectionOfAnotherProcess(t *testing.T) {
 		other.ok("GET", databases+"/"+name+"/collections", "", `[]`)
 		if t.Failed() {
 			return
+		}
+	}
+	// A request without time left to ask the leader does not say that there is no such collection.
+	expired, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
+	defer cancel()
+	for i := range 10 {
+		path := leader.create(fmt.Sprintf(`{"name":"late%d"}`, i))
+		answer := httptest.NewRecorder()
+		other.h.ServeHTTP(answer, httptest.NewRequestWithContext(expired, "GET", "/api/v2"+path+"/count", nil))
+		if answer.Code == http.StatusNotFound {
+			t.Error(answer.Body)
 		}
 	}
 }

@@ -30,7 +30,6 @@ var collectionName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{1,510}[A-Za-
 type state struct {
 	id                uuid.UUID
 	name              string // of the collection when the id was stored; empty in older collections
-	stored            bool   // the id is stored, not derived from the name
 	embedding, schema json.RawMessage
 }
 
@@ -41,7 +40,7 @@ func stateOf(name string, m db.Metadata) state {
 	fields, _ := m[own].(map[string]any)
 	if text, ok := fields["id"].(string); ok {
 		if id, err := uuid.Parse(text); err == nil {
-			s.id, s.stored = id, true
+			s.id = id
 		}
 	}
 	s.name, _ = fields["name"].(string)
@@ -67,34 +66,16 @@ func (s state) metadata(user db.Metadata) db.Metadata {
 	return m
 }
 
-// idOf returns the id of a collection, given all collections of the database. A collection that was
-// copied with its metadata, as "vecbolt migrate" does, has the stored id of another one. The id
-// belongs to the collection that has the name with which it was stored; if none has it, because it
-// was renamed by other means, to the only collection with the id. Others have ids derived from
-// their names.
-func idOf(info db.CollectionInfo, all []db.CollectionInfo) uuid.UUID {
+// idOf returns the id of a collection. A stored id counts under the name with which it was stored.
+// A collection that was copied with its metadata, as "vecbolt migrate" does, has the stored id of
+// another one; a collection that was renamed by other means cannot be told from a copy. Their ids
+// are derived from their names.
+func idOf(info db.CollectionInfo) uuid.UUID {
 	s := stateOf(info.Name, info.Metadata)
-	if !s.stored || s.name == info.Name {
-		return s.id
-	}
-	for _, other := range all {
-		if other.Name != info.Name && stateOf(other.Name, other.Metadata).id == s.id {
-			return derivedID(info.Name)
-		}
+	if s.name != "" && s.name != info.Name {
+		return derivedID(info.Name)
 	}
 	return s.id
-}
-
-// idOf returns the id of a collection.
-func (a *API) idOf(info db.CollectionInfo) (uuid.UUID, error) {
-	var all []db.CollectionInfo
-	if s := stateOf(info.Name, info.Metadata); s.stored && s.name != info.Name {
-		var err error
-		if all, err = a.db.Collections(); err != nil {
-			return uuid.Nil, err
-		}
-	}
-	return idOf(info, all), nil
 }
 
 func given(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
@@ -231,23 +212,14 @@ func completeSchema(stored json.RawMessage, space string) map[string]any {
 	return schema
 }
 
-// answerCollection describes a collection of a space.
-func (a *API) answerCollection(s space, info db.CollectionInfo) (*collectionAnswer, error) {
-	id, err := a.idOf(info)
-	if err != nil {
-		return nil, err
-	}
-	return s.answerCollection(info, id), nil
-}
-
 // answerCollection describes a collection of the space.
-func (s space) answerCollection(info db.CollectionInfo, id uuid.UUID) *collectionAnswer {
+func (s space) answerCollection(info db.CollectionInfo) *collectionAnswer {
 	state := stateOf(info.Name, info.Metadata)
 	name, _ := s.name(info.Name)
 	space := spaceOf(info.Schema.Metric)
 	hnsw := maps.Clone(hnswDefaults)
 	hnsw["space"] = space
-	out := &collectionAnswer{ID: id, Name: name, Schema: completeSchema(state.schema, space),
+	out := &collectionAnswer{ID: idOf(info), Name: name, Schema: completeSchema(state.schema, space),
 		Tenant: s.Tenant, Database: s.Database,
 		Configuration: map[string]any{"hnsw": hnsw, "spann": nil, "embedding_function": null(state.embedding)}}
 	user := maps.Clone(info.Metadata)
@@ -277,7 +249,10 @@ func (a *API) collection(ctx context.Context, r *request) (*db.Collection, space
 		return nil, s, err
 	}
 	c, s, err := a.known(s, r.PathValue("collection"))
-	if rest.Status(err) == http.StatusNotFound && a.db.Barrier(ctx) == nil {
+	if rest.Status(err) == http.StatusNotFound {
+		if err := a.db.Barrier(ctx); err != nil {
+			return nil, s, err
+		}
 		return a.known(s, r.PathValue("collection"))
 	}
 	return c, s, err
@@ -292,13 +267,12 @@ func (a *API) known(s space, key string) (*db.Collection, space, error) {
 	}
 	if have, ok := a.byID.Load(id); ok {
 		c := have.(*db.Collection)
-		if info, err := c.Info(); err == nil {
-			same := stateOf(info.Name, info.Metadata).id == id || derivedID(info.Name) == id
-			if _, ok := s.name(info.Name); ok && same {
+		if info, err := c.Info(); err == nil && idOf(info) == id {
+			if _, ok := s.name(info.Name); ok {
 				return c, s, nil
 			}
 		}
-		a.byID.Delete(id) // dropped
+		a.byID.Delete(id) // dropped, or renamed by other means
 	}
 	c, err := a.withID(s, id)
 	switch {
@@ -312,20 +286,21 @@ func (a *API) known(s space, key string) (*db.Collection, space, error) {
 	return c, s, err
 }
 
-// withID returns the collection with an id, or nil. It looks again if the collection is renamed
-// between the list and the look at the name.
+// withID returns the only collection with an id, or nil. Copies of a collection whose id was stored
+// without a name have the id, too: a request must not go to one of these by chance. It looks again
+// if the collection is renamed between the list and the look at the name.
 func (a *API) withID(s space, id uuid.UUID) (*db.Collection, error) {
+	is := func(info db.CollectionInfo) bool {
+		_, ok := s.name(info.Name)
+		return ok && idOf(info) == id
+	}
 	for {
 		infos, err := a.db.Collections()
 		if err != nil {
 			return nil, err
 		}
-		is := func(info db.CollectionInfo) bool {
-			_, ok := s.name(info.Name)
-			return ok && idOf(info, infos) == id
-		}
 		at := slices.IndexFunc(infos, is)
-		if at < 0 {
+		if at < 0 || slices.ContainsFunc(infos[at+1:], is) {
 			return nil, nil
 		}
 		c, err := a.db.Collection(infos[at].Name)
@@ -415,7 +390,7 @@ func (a *API) createCollection(ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return a.answerCollection(s, info)
+	return s.answerCollection(info), nil
 }
 
 func checkName(s space, name string) error {
@@ -435,39 +410,42 @@ func (a *API) getCollection(ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return a.answerCollection(s, info)
+	return s.answerCollection(info), nil
 }
 
-// infos describes the collections of a space, and all of the database, in order of name.
-func (a *API) infos(ctx context.Context, r *request) (s space, infos, all []db.CollectionInfo, err error) {
-	if s, err = a.space(ctx, r); err != nil {
-		return s, nil, nil, err
+// infos describes the collections of a space, in order of name.
+func (a *API) infos(ctx context.Context, r *request) (space, []db.CollectionInfo, error) {
+	s, err := a.space(ctx, r)
+	if err != nil {
+		return s, nil, err
 	}
-	if all, err = a.db.Collections(); err != nil {
-		return s, nil, nil, err
+	all, err := a.db.Collections()
+	if err != nil {
+		return s, nil, err
 	}
+	var infos []db.CollectionInfo
 	for _, info := range all {
 		if _, ok := s.name(info.Name); ok {
 			infos = append(infos, info)
 		}
 	}
-	return s, infos, all, nil
+	return s, infos, nil
 }
 
 func (a *API) listCollections(ctx context.Context, r *request) (any, error) {
-	s, infos, all, err := a.infos(ctx, r)
+	s, infos, err := a.infos(ctx, r)
 	if err == nil {
 		infos, err = page(r, infos)
 	}
 	out := []*collectionAnswer{}
 	for _, info := range infos {
-		out = append(out, s.answerCollection(info, idOf(info, all)))
+		out = append(out, s.answerCollection(info))
 	}
 	return out, err
 }
 
 func (a *API) countCollections(ctx context.Context, r *request) (any, error) {
-	_, infos, _, err := a.infos(ctx, r)
+	_, infos, err := a.infos(ctx, r)
 	return len(infos), err
 }
 
@@ -494,50 +472,33 @@ func (a *API) updateCollection(ctx context.Context, r *request) (any, error) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	info, err := c.Info()
-	if err != nil {
-		return nil, err
-	}
-	id, err := a.idOf(info)
-	if err != nil {
-		return nil, err
-	}
-	rename := in.Name != nil && s.prefix()+*in.Name != info.Name
-	if rename {
-		if err := checkName(s, *in.Name); err != nil {
-			return nil, err
-		}
-		if _, err := a.db.Collection(s.prefix() + *in.Name); !errors.Is(err, db.ErrNotFound) {
-			return nil, errors.Join(err, exists("collection", *in.Name))
-		}
-	}
-	err = c.UpdateMetadata(ctx, func(now db.CollectionInfo) (db.Metadata, error) {
-		m := user
-		if !given(in.Metadata) {
-			m = now.Metadata
-		}
-		m, err := vectorize.Keep(now, m)
-		if err != nil {
-			return nil, err
-		}
+	err = c.Update(ctx, func(info *db.CollectionInfo) error {
 		// Store the id even if it was derived from the name: it must survive a rename.
-		state := stateOf(now.Name, now.Metadata)
-		state.id, state.name = id, now.Name
-		if rename {
-			state.name = s.prefix() + *in.Name
+		state := stateOf(info.Name, info.Metadata)
+		state.id = idOf(*info)
+		if in.Name != nil && s.prefix()+*in.Name != info.Name {
+			if err := checkName(s, *in.Name); err != nil {
+				return err
+			}
+			info.Name = s.prefix() + *in.Name
 		}
+		state.name = info.Name
 		if in.Configuration != nil && given(in.Configuration.EmbeddingFunction) {
 			state.embedding = in.Configuration.EmbeddingFunction
 		}
-		return state.metadata(m), nil
+		m := user
+		if !given(in.Metadata) {
+			m = info.Metadata
+		}
+		m, err := vectorize.Keep(*info, m)
+		info.Metadata = state.metadata(m)
+		return err
 	})
+	if errors.Is(err, db.ErrExists) {
+		err = exists("collection", *in.Name)
+	}
 	if err != nil {
 		return nil, err
-	}
-	if rename {
-		if err := c.Rename(ctx, s.prefix()+*in.Name); err != nil {
-			return nil, err
-		}
 	}
 	return struct{}{}, nil
 }

@@ -116,46 +116,20 @@ func (a *API) question(ctx context.Context, r *request, into any, q *selector) (
 // frozen returns a collection in a new snapshot, and a function that closes the snapshot: an answer
 // is made of many reads, and must not mix the states before and after a write.
 func (a *API) frozen(c *db.Collection) (*db.Collection, func(), error) {
-	info, err := c.Info()
-	if err != nil {
-		return nil, nil, err
-	}
 	snap, err := a.db.Snapshot()
 	if err != nil {
 		return nil, nil, err
 	}
 	end := func() { _ = snap.Close() } // fails only for a closed database
-	if c, err = inSnapshot(snap, info); err != nil {
+	then, err := snap.Of(c)
+	if errors.Is(err, db.ErrNotFound) {
+		err = rest.Errorf(http.StatusNotFound, "the collection was deleted")
+	}
+	if err != nil {
 		end()
 		return nil, nil, err
 	}
-	return c, end, nil
-}
-
-// inSnapshot returns a collection in a snapshot. It goes by the id: the collection may have been
-// renamed since info was read, and another one may have its name.
-func inSnapshot(snap *db.Snapshot, info db.CollectionInfo) (*db.Collection, error) {
-	id := stateOf(info.Name, info.Metadata).id
-	c, err := snap.Collection(info.Name)
-	if err == nil {
-		var then db.CollectionInfo
-		if then, err = c.Info(); err == nil && stateOf(then.Name, then.Metadata).id == id {
-			return c, nil
-		}
-	}
-	if err != nil && !errors.Is(err, db.ErrNotFound) {
-		return nil, err
-	}
-	all, err := snap.Collections()
-	if err != nil {
-		return nil, err
-	}
-	for _, then := range all {
-		if idOf(then, all) == id {
-			return snap.Collection(then.Name)
-		}
-	}
-	return nil, rest.Errorf(http.StatusNotFound, "the collection was deleted")
+	return then, end, nil
 }
 
 func (a *API) delete(ctx context.Context, r *request) (any, error) {

@@ -62,10 +62,13 @@ func (s space) id() uuid.UUID {
 // written it.
 func (a *API) registered(ctx context.Context, id string) (bool, error) {
 	ok, err := a.knows(ctx, id)
-	if err == nil && !ok && a.db.Barrier(ctx) == nil {
-		return a.knows(ctx, id)
+	if err != nil || ok {
+		return ok, err
 	}
-	return ok, err
+	if err := a.db.Barrier(ctx); err != nil {
+		return false, err
+	}
+	return a.knows(ctx, id)
 }
 
 // knows reports whether the registry contains a document, as far as this process knows.
