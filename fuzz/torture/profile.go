@@ -17,6 +17,7 @@ type profile struct {
 	docs    int  // most documents of a batch
 	cost    int  // divisor of the number of verified states, for large states; 0 is 1
 	weights []weight
+	members []db.SyncPolicy // of two processes that share the database; nil: the workload opens it
 }
 
 // A weight is the relative frequency of a kind of step.
@@ -47,6 +48,7 @@ const (
 	stepPublish  // to the folder of replicas
 	stepRestore  // restores the last backup: the database continues from there
 	stepDepose   // takes the lead away, as from a process that is stopped
+	stepKill     // kills a member; another one takes its place
 )
 
 const (
@@ -55,6 +57,10 @@ const (
 
 	mostCollections = 12 // per track; then one is dropped instead
 )
+
+// memberWeights flush seldom: a flush syncs the writes of all members.
+var memberWeights = []weight{{stepBatch, 8}, {stepCross, 3}, {stepDelete, 2}, {stepWhere, 2}, {stepMeta, 1},
+	{stepText, 1}, {stepCreate, 1}, {stepRename, 1}, {stepKill, 2}, {stepFlush, 1}}
 
 // profiles are the workloads, each about one feature of a database.
 var profiles = []profile{
@@ -93,6 +99,10 @@ var profiles = []profile{
 			{stepCompact, 1}, {stepDrop, 1}, {stepCreate, 1}}},
 	{name: "deposed", steps: 24, head: 16 * kib, compact: true, ids: 20, text: 400, docs: 3,
 		weights: []weight{{stepBatch, 4}, {stepDelete, 1}, {stepDepose, 2}, {stepFlush, 1}, {stepCompact, 1}}},
+	{name: "policies", steps: 40, cost: 2, head: 32 * kib, ids: 20, text: 400, docs: 3,
+		members: []db.SyncPolicy{db.SyncNever, db.SyncAlways}, weights: memberWeights},
+	{name: "policies-interval", steps: 40, cost: 2, head: 32 * kib, ids: 20, text: 400, docs: 3,
+		members: []db.SyncPolicy{db.SyncAlways, db.SyncInterval}, weights: memberWeights},
 	{name: "words", steps: 40, head: 12 * kib, compact: true, ids: 30, text: 400, docs: 4,
 		weights: []weight{{stepBatch, 4}, {stepCross, 2}, {stepDelete, 1}, {stepText, 2},
 			{stepFlush, 2}, {stepCompact, 1}}},

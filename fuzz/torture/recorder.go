@@ -33,6 +33,8 @@ func Child() bool {
 		serve(os.Getenv(serveEnv), os.Stdin, os.Stdout)
 	case os.Getenv(killEnv) != "":
 		killedProcess(os.Getenv(killEnv), os.Stdin, os.Stdout)
+	case os.Getenv(memberEnv) != "":
+		memberProcess(os.Getenv(memberEnv), os.Stdin, os.Stdout)
 	default:
 		return false
 	}
@@ -57,8 +59,9 @@ func command(args []string, env string) (*exec.Cmd, error) {
 // A recorder is a mounted recording file system. Its server is a separate process: a process that
 // serves files and also maps them would deadlock at a page fault.
 type recorder struct {
-	dir string // mount point
-	tmp string
+	dir  string // mount point
+	tmp  string
+	args []string // start this program such that it calls Child
 
 	mu  sync.Mutex
 	cmd *exec.Cmd
@@ -76,7 +79,7 @@ func startRecorder(args []string, tmp string) (_ *recorder, err error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &recorder{dir: filepath.Join(tmp, "mnt"), tmp: tmp}
+	r := &recorder{dir: filepath.Join(tmp, "mnt"), tmp: tmp, args: args}
 	defer func() {
 		if err != nil {
 			r.close()

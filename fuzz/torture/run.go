@@ -409,6 +409,7 @@ func (w *worker) record(ctx context.Context, p *profile, seed uint64, kind Kind)
 		return nil, err
 	}
 	work := newWorkload(p, seed, w.rec.dir, w.rec.mark)
+	work.rec = w.rec
 	err := inTime(func() error {
 		err := work.run(ctx)
 		return errors.Join(err, work.wrong)

@@ -174,8 +174,12 @@ type fuseFile struct {
 	names int  // guarded by s.mu
 }
 
-// A fuseSocket is the name of a socket.
-type fuseSocket struct{ fs.Inode }
+// A fuseSocket is the name of a socket. The kernel finds the socket by the number of the file, so
+// each answer repeats it.
+type fuseSocket struct {
+	fs.Inode
+	ino uint64
+}
 
 var (
 	_ fs.NodeCreater   = (*fuseDir)(nil)
@@ -188,6 +192,7 @@ var (
 	_ fs.NodeLinker    = (*fuseDir)(nil)
 	_ fs.NodeMknoder   = (*fuseDir)(nil)
 	_ fs.NodeSetattrer = (*fuseDir)(nil)
+	_ fs.NodeGetattrer = (*fuseSocket)(nil)
 	_ fs.NodeSetattrer = (*fuseSocket)(nil)
 	_ fs.NodeOpener    = (*fuseFile)(nil)
 	_ fs.NodeReader    = (*fuseFile)(nil)
@@ -271,8 +276,9 @@ func (d *fuseDir) Mknod(ctx context.Context, name string, mode, _ uint32,
 	if errno := d.s.record(Op{Kind: Create, Ino: d.s.next, Dir: d.ino, Name: name}); errno != 0 {
 		return nil, errno
 	}
-	out.Mode = mode
-	return d.NewPersistentInode(ctx, &fuseSocket{}, fs.StableAttr{Mode: syscall.S_IFSOCK, Ino: d.s.next}), 0
+	out.Mode, out.Nlink, out.Ino = mode, 1, d.s.next
+	attr := fs.StableAttr{Mode: syscall.S_IFSOCK, Ino: d.s.next}
+	return d.NewPersistentInode(ctx, &fuseSocket{ino: d.s.next}, attr), 0
 }
 
 // Setattr does not record permissions.
@@ -281,8 +287,13 @@ func (d *fuseDir) Setattr(_ context.Context, _ fs.FileHandle, _ *fuse.SetAttrIn,
 	return 0
 }
 
+func (n *fuseSocket) Getattr(_ context.Context, _ fs.FileHandle, out *fuse.AttrOut) syscall.Errno {
+	out.Mode, out.Nlink, out.Ino = syscall.S_IFSOCK|0o600, 1, n.ino
+	return 0
+}
+
 func (n *fuseSocket) Setattr(_ context.Context, _ fs.FileHandle, _ *fuse.SetAttrIn, out *fuse.AttrOut) syscall.Errno {
-	out.Mode = syscall.S_IFSOCK | 0o600
+	out.Mode, out.Nlink, out.Ino = syscall.S_IFSOCK|0o600, 1, n.ino
 	return 0
 }
 

@@ -26,6 +26,7 @@ type workload struct {
 	faulty bool      // errors are expected
 	blind  bool      // reads may fail, too
 	scarce *shortage // of file handles; may be nil
+	rec    *recorder // of a profile with members
 
 	vdb      *db.DB
 	name     string // of the database's directory
@@ -60,6 +61,9 @@ func (w *workload) open() (err error) {
 
 // run takes all steps, and closes the database in any case.
 func (w *workload) run(ctx context.Context) (err error) {
+	if w.p.members != nil {
+		return w.runMembers(ctx)
+	}
 	if err := w.open(); err != nil {
 		return err
 	}

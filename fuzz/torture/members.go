@@ -1,0 +1,231 @@
+package torture
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/vecbolt/vecbolt/db"
+)
+
+// memberEnv marks a child process that is a member of the group below this directory.
+const memberEnv = "VECBOLT_TORTURE_MEMBER"
+
+// A memberOrder is the instruction for a member.
+type memberOrder struct {
+	Profile string
+	Seed    uint64
+	Sync    db.SyncPolicy
+}
+
+// memberProcess opens the database beside others and does on command what a line says: a step by
+// its number, "barrier" or "close". Steps follow from the seed, so it computes them itself.
+func memberProcess(dir string, in io.Reader, out io.Writer) {
+	lines := bufio.NewScanner(in)
+	var order memberOrder
+	var vdb *db.DB
+	var t *track
+	begin := func() error {
+		if err := json.Unmarshal(lines.Bytes(), &order); err != nil {
+			return err
+		}
+		at := slices.IndexFunc(profiles, func(p profile) bool { return p.name == order.Profile })
+		if at < 0 {
+			return fmt.Errorf("no profile %q", order.Profile)
+		}
+		t = newTrack(&profiles[at], order.Seed, 0)
+		o := profiles[at].options()
+		o.Sync, o.SyncEvery = order.Sync, time.Hour // no sync comes by the clock
+		var err error
+		vdb, err = db.Open(filepath.Join(dir, databaseName), o)
+		return err
+	}
+	obey := func(line string) error {
+		ctx := context.Background()
+		var number int
+		switch _, err := fmt.Sscanf(line, "step %d", &number); {
+		case line == "close":
+			return vdb.Close()
+		case line == "barrier":
+			return vdb.Barrier(ctx)
+		case err != nil || number <= t.taken:
+			return fmt.Errorf("cannot do %q after step %d", line, t.taken)
+		}
+		var s step
+		for t.taken < number {
+			s = t.next()
+		}
+		// The step needs what other members have written. A barrier syncs nothing.
+		if err := vdb.Barrier(ctx); err != nil {
+			return err
+		}
+		if s.kind == stepFlush {
+			return vdb.Flush(ctx)
+		}
+		return s.write(ctx, vdb)
+	}
+	for lines.Scan() {
+		var err error
+		if t == nil {
+			err = begin()
+		} else {
+			err = obey(lines.Text())
+		}
+		answer := "ok"
+		if err != nil {
+			answer = strings.ReplaceAll(err.Error(), "\n", " ")
+		}
+		if _, err := fmt.Fprintln(out, answer); err != nil {
+			return
+		}
+	}
+}
+
+// A member is a process that shares the database of a workload with another one.
+type member struct {
+	sync db.SyncPolicy
+	cmd  *exec.Cmd
+	in   io.WriteCloser
+	out  *bufio.Reader
+}
+
+// A group is two processes that share a database. They take steps in turn, so that the batches have
+// one order, whoever writes them.
+type group struct {
+	w       *workload
+	members [2]*member
+	leader  int
+}
+
+// start starts a member.
+func (g *group) start(i int) (err error) {
+	m := &member{sync: g.w.p.members[i]}
+	if m.cmd, err = command(g.w.rec.args, memberEnv+"="+g.w.dir); err != nil {
+		return err
+	}
+	if m.in, err = m.cmd.StdinPipe(); err != nil {
+		return err
+	}
+	out, err := m.cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	m.out = bufio.NewReader(out)
+	order, err := json.Marshal(memberOrder{Profile: g.w.p.name, Seed: g.w.tracks[0].seed, Sync: m.sync})
+	if err != nil {
+		return err
+	}
+	if err := m.cmd.Start(); err != nil {
+		return err
+	}
+	g.members[i] = m
+	if err := g.w.mark(opened); err != nil {
+		return err
+	}
+	return m.do(string(order))
+}
+
+// do gives a member a command and waits for the answer.
+func (m *member) do(command string) error {
+	if _, err := fmt.Fprintln(m.in, command); err != nil {
+		return err
+	}
+	line, err := m.out.ReadString('\n')
+	if err == nil && line != "ok\n" {
+		err = errors.New(strings.TrimSpace(line))
+	}
+	return err
+}
+
+// kill kills a member and waits for its end.
+func (m *member) kill() {
+	_ = m.cmd.Process.Kill()
+	_ = m.cmd.Wait() // says that it was killed
+}
+
+// runMembers takes all steps. Which member takes a step follows from the seed.
+func (w *workload) runMembers(ctx context.Context) (err error) {
+	g := &group{w: w}
+	defer func() {
+		for _, m := range g.members {
+			if m != nil {
+				m.kill()
+			}
+		}
+	}()
+	for i := range g.members {
+		if err := g.start(i); err != nil {
+			return fmt.Errorf("member %d: %w", i, err)
+		}
+	}
+	t := w.tracks[0]
+	for t.taken < w.p.steps && err == nil {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		s := t.next()
+		who := int(mix(t.seed^uint64(t.taken)) % 2)
+		switch {
+		case s.kind < lastWrite:
+			err = g.write(t, who)
+		case s.kind == stepFlush:
+			if err = g.members[who].do(fmt.Sprint("step ", t.taken)); err == nil {
+				err = w.safe(t)
+			}
+		case s.kind == stepKill && who == g.leader:
+			err = g.succeed()
+		case s.kind == stepKill:
+			g.members[who].kill()
+			err = g.start(who)
+		}
+		if err != nil {
+			err = fmt.Errorf("step %d, member %d, the leader is %d: %w", t.taken, who, g.leader, err)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if err := g.members[1-g.leader].do("close"); err != nil {
+		return err
+	}
+	if err := g.members[g.leader].do("close"); err != nil {
+		return err
+	}
+	return w.safe(t)
+}
+
+// write has a member take a step that writes. What one with SyncAlways has acknowledged survives,
+// with all batches before it, whoever has written these.
+func (g *group) write(t *track, who int) error {
+	batch := len(t.history) - 1
+	if err := g.w.mark("begin 0 %d", batch); err != nil {
+		return err
+	}
+	if err := g.members[who].do(fmt.Sprint("step ", t.taken)); err != nil {
+		return err
+	}
+	t.acked = batch
+	if g.members[who].sync == db.SyncAlways {
+		return g.w.safe(t)
+	}
+	return g.w.mark("ack 0 %d", batch)
+}
+
+// succeed kills the leader. The other member takes its place, and a new one follows.
+func (g *group) succeed() error {
+	before := g.leader
+	g.members[before].kill()
+	g.leader = 1 - before
+	if err := g.members[g.leader].do("barrier"); err != nil {
+		return err
+	}
+	return g.start(before)
+}
