@@ -311,9 +311,14 @@ func (s *Server) setMetadata(w http.ResponseWriter, r *http.Request, c *db.Colle
 		err = c.UpdateMetadata(r.Context(), func(info db.CollectionInfo) (db.Metadata, error) {
 			kept, err := vectorize.Keep(info, meta)
 			if err != nil {
-				err = &rest.Error{Status: http.StatusBadRequest, Message: err.Error()}
+				return nil, &rest.Error{Status: http.StatusBadRequest, Message: err.Error()}
 			}
-			return kept, err
+			_, sent := meta[rest.ChromaField]
+			if id, ok := info.Metadata[rest.ChromaField]; ok && !sent { // clients of Chroma have it
+				kept = maps.Clone(kept)
+				kept[rest.ChromaField] = id
+			}
+			return kept, nil
 		})
 	}
 	if err != nil {

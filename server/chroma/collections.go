@@ -21,7 +21,7 @@ import (
 // own is the metadata field of a collection that holds the values Chroma's clients want back: the
 // id, with the name that the collection had then, and embedding function and schema as JSON.
 // Collections that were created by other means lack the field; their id is derived from their name.
-const own = "chroma:collection"
+const own = rest.ChromaField
 
 // collectionName is Chroma's rule.
 var collectionName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{1,510}[A-Za-z0-9]$`)

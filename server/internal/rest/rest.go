@@ -22,6 +22,9 @@ import (
 	"github.com/vecbolt/vecbolt/internal/errtext"
 )
 
+// ChromaField is the field of the metadata of a collection in which server/chroma keeps its id.
+const ChromaField = "chroma:collection"
+
 // StatusClientClosed is the logged status of a request whose client has disconnected.
 const StatusClientClosed = 499
 
