@@ -91,14 +91,19 @@ func TestPipeInterrupted(t *testing.T) {
 	if status := run(t.Context(), []string{"put", dir, "c"}, strings.NewReader(`{"id":"a","vector":[1,0]}`), io.Discard, t.Output()); status != statusOK {
 		t.Fatal("no database")
 	}
-	for _, args := range [][]string{ // and the pipe
-		{"put", dir, "c"},
-		{"import", dir, "c"},
-		{"import", dir, "c", "--format", "csv"},
-		{"search", dir, "c", "--vector"},
-		{"search", dir, "c", "--fvecs"},
+	const line, row = `{"id":"b"`, "\x02\x00\x00\x00\x00" // the beginning of one
+	for _, tt := range []struct {
+		args []string // and the pipe
+		half string   // what the verb waits after
+	}{
+		{[]string{"put", dir, "c"}, line},
+		{[]string{"import", dir, "c"}, line},
+		{[]string{"import", dir, "c", "--format", "csv"}, "id,na"},
+		{[]string{"search", dir, "c", "--vector"}, line},
+		{[]string{"search", dir, "c", "--fvecs"}, row},
 	} {
-		for _, content := range []string{"", `{"id":"b"`} {
+		args := tt.args
+		for _, content := range []string{"", tt.half} {
 			pipe := filepath.Join(t.TempDir(), "pipe")
 			if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 				t.Skip("no named pipes here: ", err)
