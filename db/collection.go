@@ -257,7 +257,7 @@ func (c *Collection) SetIndex(ctx context.Context, index Index) error {
 }
 
 // Drop removes this collection with all its documents, whatever its name is by now. DB.Drop removes
-// the collection that has a name when the call takes effect. The space is free as after DB.Drop.
+// the collection that has a name when the call takes effect. Space is freed as after DB.Drop.
 func (c *Collection) Drop(ctx context.Context) error {
 	return c.wrap("drop", c.change(ctx, func(*engine.Group, *engine.View) ([]engine.Op, error) {
 		return []engine.Op{{Kind: engine.OpDrop, Coll: c.id}}, nil

@@ -255,11 +255,10 @@ func (c *Collection) infoForWrite(ctx context.Context) (db.CollectionInfo, error
 // embedder returns the embedder of the collection, or nil if it is not pinned. With pin, it is for
 // a write, and a collection that is not pinned is pinned to the default model.
 func (c *Collection) embedder(ctx context.Context, pin bool) (embed.Embedder, embed.Config, error) {
-	describe := func(context.Context) (db.CollectionInfo, error) { return c.Info() }
+	info, err := c.Info()
 	if pin {
-		describe = c.infoForWrite
+		info, err = c.infoForWrite(ctx)
 	}
-	info, err := describe(ctx)
 	if err != nil {
 		return nil, embed.Config{}, err
 	}
