@@ -1,0 +1,206 @@
+package graph
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/vecbolt/vecbolt/internal/fileformat"
+	"github.com/vecbolt/vecbolt/simd"
+)
+
+// Parameters of sort and of meanAlike.
+const (
+	turns     = 12 // of the power iteration
+	alikeRows = 64 // rows of a mean
+)
+
+// sort sorts the rows of the sample along their first principal component, the direction of their
+// largest differences. Power iteration finds it.
+func (s *synthesizer) sort() {
+	some := s.sample[:min(len(s.sample), placedRows)]
+	most := make([]float32, s.Dim())
+	for j := range most { // any start, if it is not at a right angle
+		most[j] = 1 / float32(j+1)
+	}
+	far := make([]float64, len(s.sample))
+	for range turns {
+		mean := 0.0
+		for i, p := range some {
+			far[i] = simd.Dot64(p.vec, most)
+			mean += far[i] / float64(len(some))
+		}
+		next, largest := make([]float64, s.Dim()), 0.0
+		for i, p := range some {
+			for j, v := range p.vec {
+				next[j] += float64((far[i] - mean) * float64(v))
+			}
+		}
+		for _, v := range next {
+			largest = max(largest, math.Abs(v))
+		}
+		if !(largest > 0 && largest < math.Inf(1)) { // the rows are equal
+			break
+		}
+		for j, v := range next {
+			most[j] = float32(v / largest)
+		}
+	}
+	for i, p := range s.sample {
+		far[i] = simd.Dot64(p.vec, most)
+		s.sorted = append(s.sorted, i)
+	}
+	slices.SortStableFunc(s.sorted, func(i, j int) int { return cmp.Compare(far[i], far[j]) })
+}
+
+// meanAlike returns the mean of rows of the sample that follow each other along the first principal
+// component, such as one day of a stream. They need not be near each other. The i-th trial is at
+// the i-th of equal steps, so it draws no random number.
+func (s *synthesizer) meanAlike(i int) ([]float32, error) {
+	n := min(alikeRows, len(s.sorted))
+	first := i * (len(s.sorted) - n) / sampled[alike]
+	rows := make([]int, n)
+	for j, at := range s.sorted[first : first+n] {
+		rows[j] = s.sample[at].row
+	}
+	return s.meanOf(rows)
+}
+
+// direction returns a vector in any direction, for L2 as long as a random row.
+func (s *synthesizer) direction() ([]float32, error) {
+	v := make([]float32, s.Dim())
+	for j := range v {
+		v[j] = float32(s.rng.Float64() - 0.5)
+	}
+	if s.head.ident.Metric != fileformat.L2 {
+		return v, nil
+	}
+	return v, s.lengthen(v)
+}
+
+// longRows is how many rows of the sample a long mean has. It is along the mean of all rows.
+const longRows = 1000
+
+// longMean returns the mean of many rows, made as long as a random row.
+func (s *synthesizer) longMean() ([]float32, error) {
+	sum := make([]float64, s.Dim())
+	for range longRows {
+		for i, v := range s.sample[s.rng.IntN(len(s.sample))].vec {
+			sum[i] += float64(v) / longRows
+		}
+	}
+	v := make([]float32, len(sum))
+	for i, x := range sum {
+		v[i] = float32(x)
+	}
+	return v, s.lengthen(v)
+}
+
+// lengthen makes a vector as long as a random row, unless all its components are zero.
+func (s *synthesizer) lengthen(v []float32) error {
+	x, err := s.pick()
+	if err != nil {
+		return err
+	}
+	if length := simd.Dot64(v, v); length > 0 {
+		times := math.Sqrt(simd.Dot64(x, x) / length)
+		for j := range v {
+			v[j] = float32(max(-math.MaxFloat32, min(float64(v[j])*times, math.MaxFloat32)))
+		}
+	}
+	return nil
+}
+
+// Parameters of remainder.
+const (
+	mostStrong = 192  // rows whose directions are taken at most
+	leastLeft  = 1e-3 // part of the length below which the rest is rounding
+	middleRows = 64   // rows that tell how many directions have most of the length,
+	middleLeft = 0.25 // of whose squared length this part is left
+)
+
+// remainder returns a row of the sample without the first n strong directions, as far from the mean
+// as before. Where rows have no further directions, it returns a row.
+func (s *synthesizer) remainder(n int) []float32 {
+	var row []float32
+	for range 4 {
+		row = s.sample[s.taken+s.rng.IntN(len(s.sample)-s.taken)].vec
+		x := s.fromCentre(row)
+		length, left := s.withoutStrong(x, n)
+		if !(left > leastLeft*length) {
+			continue
+		}
+		for i := range x {
+			x[i] = float32(float64(s.centre[i]) + float64(length/left*float64(x[i])))
+		}
+		if simd.Finite(x) { // or the rows are as long as float32 permits
+			return x
+		}
+	}
+	return slices.Clone(row)
+}
+
+// findStrong sets the mean of the sample, and directions at right angles that its first rows have
+// from there: half of all, at most. It also sets how many of these have most of the length of
+// other rows.
+func (s *synthesizer) findStrong() {
+	sums := make([]float64, s.Dim())
+	for _, p := range s.sample {
+		for i, v := range p.vec {
+			sums[i] += float64(v) / float64(len(s.sample))
+		}
+	}
+	s.centre = make([]float32, len(sums))
+	for i, v := range sums {
+		s.centre[i] = float32(v)
+	}
+	s.taken = min(len(s.sample)/2, s.Dim()/2, mostStrong)
+	for _, p := range s.sample[:s.taken] {
+		x := s.fromCentre(p.vec)
+		if length, left := s.withoutStrong(x, len(s.strong)); left > leastLeft*length {
+			for i := range x {
+				x[i] = float32(float64(x[i]) / left)
+			}
+			s.strong = append(s.strong, x)
+		}
+	}
+	left := make([]float64, len(s.strong)+1) // squared lengths without the first directions
+	for _, p := range s.sample[s.taken:min(len(s.sample), s.taken+middleRows)] {
+		x := s.fromCentre(p.vec)
+		left[0] += simd.Dot64(x, x)
+		for i, y := range s.strong {
+			takeAway(x, y)
+			left[i+1] += simd.Dot64(x, x)
+		}
+	}
+	for s.middle = 0; s.middle < len(s.strong) && left[s.middle] > middleLeft*left[0]; {
+		s.middle++
+	}
+}
+
+// withoutStrong takes from x its parts along the first n strong directions, and returns its length
+// before and after.
+func (s *synthesizer) withoutStrong(x []float32, n int) (before, after float64) {
+	before = math.Sqrt(simd.Dot64(x, x))
+	for _, y := range s.strong[:n] {
+		takeAway(x, y)
+	}
+	return before, math.Sqrt(simd.Dot64(x, x))
+}
+
+// takeAway takes from x its part along y, a vector of length 1.
+func takeAway(x, y []float32) {
+	along := simd.Dot64(x, y)
+	for i := range x {
+		x[i] = float32(float64(x[i]) - float64(along*float64(y[i])))
+	}
+}
+
+// fromCentre returns a vector less the mean of the sample.
+func (s *synthesizer) fromCentre(x []float32) []float32 {
+	y := make([]float32, len(x))
+	for i := range y {
+		y[i] = x[i] - s.centre[i]
+	}
+	return y
+}
