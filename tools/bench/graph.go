@@ -48,7 +48,7 @@ func graphFigure(e *env, r *report) error {
 	if e.k != truthK {
 		r.Figure += fmt.Sprintf("-k%d", e.k)
 	}
-	r.note("Queries per second at a recall are interpolated, on logarithmic scales, between the settings around it: values of nprobe of FAISS and of ef of the other peers, recalls asked of vecbolt. Of a peer with several indexes or k_factors the best counts for each recall. Of each %d queries the best time of all rounds counts on one thread, and of each setting the best round with two callers: other programs use the machine. Every round asks every contestant in turn; its first answers, while caches fill, are not counted.", graphBatch)
+	r.note("Queries per second at a recall are interpolated, on logarithmic scales, between the settings around it: values of nprobe of FAISS, of ef of the other peers, and of ef or of the recall asked of vecbolt. For each recall the best counts, of a peer with several indexes or k_factors too. Of each %d queries the best time of all rounds counts on one thread, and of each setting the best round with two callers: other programs use the machine. Every round asks every contestant in turn; its first answers, while caches fill, are not counted.", graphBatch)
 	r.note("Vecbolt, and the peers from Debian, are asked query by query; packages of PyPI in calls of %d queries, but FAISS, which works on the queries of a call together, query by query.", graphBatch)
 	r.note("\"asked\" is what an application asks for: a recall, which finds its own effort, or an exact answer. Recall is that of %d held-out queries.", graphQueries)
 	names := []string{glove, sentences, synth768, synth1536}
@@ -79,21 +79,26 @@ var (
 	graphPeers  = []string{"hnswlib", "faiss", "hnswlib-pypi", "symphonyqg", "faiss-pypi", "glass"}
 )
 
+// efs returns the widths of beams for k results.
+func efs(k int) []float64 {
+	all := make([]float64, len(graphEfs))
+	for i, ef := range graphEfs {
+		all[i] = ef * float64(k) / 10
+	}
+	return all
+}
+
 // graphIndexes returns the indexes of a peer for a set. Of hnswlib from Debian it is the one that
 // its documentation recommends, of FAISS the fastest on these sets, of the others a grid. Large
 // sets get a smaller grid: builds take minutes there, and all indexes are in memory at once.
 func graphIndexes(peer string, rows, dim, k int) []peerIndex {
 	large := rows >= 500_000
-	efs := make([]float64, len(graphEfs))
-	for i, ef := range graphEfs {
-		efs[i] = ef * float64(k) / 10
-	}
 	var all []peerIndex
 	add := func(label string, build args, variants ...peerVariant) {
 		if len(variants) == 0 {
 			variants = []peerVariant{{name: label}}
 		}
-		all = append(all, peerIndex{label, build, "ef", efs, variants})
+		all = append(all, peerIndex{label, build, "ef", efs(k), variants})
 	}
 	switch peer {
 	case "hnswlib":
@@ -167,8 +172,8 @@ type graphComparison struct {
 	report      *report
 	took        float64                    // seconds that Vecbolt built its graph, 0 if it builds none
 	drivers     []*driver                  // of the peers
-	variants    map[string][]string        // by peer
-	contestants map[string]graphContestant // by peer and variant
+	variants    map[string][]string        // of Vecbolt and of the peers
+	contestants map[string]graphContestant // by name and variant
 	curves      map[string]*curve          // likewise
 }
 
@@ -225,10 +230,19 @@ func (c *graphComparison) buildVecbolt() (*vecboltScanner, error) {
 		r.add(measurement{Set: set.name, Who: "vecbolt", How: "build, 2 threads", Value: took, Unit: "s"})
 	}
 	v := &vecboltScanner{dir: dir, dim: set.base.dim, queries: set.queries}
-	c.contestants["vecbolt"] = graphContestant{graphAsked, func(q scanRequest, recall float64) (scanResult, error) {
+	c.contest("vecbolt", "", graphContestant{graphAsked, func(q scanRequest, recall float64) (scanResult, error) {
 		return v.ask(q, db.Query{Accuracy: db.Recall(recall)}, q.first, q.n)
-	}}
+	}})
+	c.contest("vecbolt", "ef", graphContestant{efs(c.k), func(q scanRequest, ef float64) (scanResult, error) {
+		return v.ask(q, db.Query{Accuracy: db.EF(ef)}, q.first, q.n)
+	}})
 	return v, nil
+}
+
+// contest makes a variant of Vecbolt or of a peer a contestant.
+func (c *graphComparison) contest(who, variant string, contestant graphContestant) {
+	c.variants[who] = append(c.variants[who], variant)
+	c.contestants[who+variant] = contestant
 }
 
 // buildPeer builds all indexes of a peer, and makes each variant of each a contestant.
@@ -268,11 +282,10 @@ func (c *graphComparison) buildPeer(d *driver) error {
 		}
 		labels = append(labels, index.label)
 		for _, variant := range index.variants {
-			c.variants[d.name] = append(c.variants[d.name], variant.name)
-			c.contestants[d.name+variant.name] = graphContestant{index.settings, func(q scanRequest, setting float64) (res scanResult, err error) {
+			c.contest(d.name, variant.name, graphContestant{index.settings, func(q scanRequest, setting float64) (res scanResult, err error) {
 				err = d.call("walk", index.how(i, variant, q, setting), &res)
 				return res, err
-			}}
+			}})
 		}
 	}
 	d.settings += "; " + strings.Join(labels, "; ")
@@ -319,10 +332,14 @@ func (c *graphComparison) compare() {
 	for _, mode := range []string{modeOne, modeCallers} {
 		for i, want := range graphRecalls {
 			how := fmt.Sprintf("%s, recall %.2f", modeTitles[mode], want)
-			us := c.curves["vecbolt"].at(mode, want)
-			r.add(measurement{Set: set.name, Who: "vecbolt", How: how, Value: us, Unit: "queries/s"})
+			us, best := c.fastest("vecbolt", mode, want)
+			m := measurement{Set: set.name, Who: "vecbolt", How: how, Value: us, Unit: "queries/s"}
+			if best != "" {
+				m.Who += ", " + best
+			}
+			r.add(m)
 			for _, d := range c.drivers {
-				theirs, best := c.fastest(d, mode, want)
+				theirs, best := c.fastest(d.name, mode, want)
 				if theirs == 0 {
 					r.note("%s does not reach recall %.2f on %s.", d.name, want, set.name)
 					continue
@@ -348,11 +365,11 @@ func (c *graphComparison) compare() {
 	}
 }
 
-// fastest returns the most queries per second of a peer at a recall, and the variant that has them;
-// 0 if none reaches it.
-func (c *graphComparison) fastest(d *driver, mode string, recall float64) (fast float64, variant string) {
-	for _, v := range c.variants[d.name] {
-		if f := c.curves[d.name+v].at(mode, recall); f > fast {
+// fastest returns the most queries per second of Vecbolt or of a peer at a recall, and the variant
+// that has them; 0 if none reaches it.
+func (c *graphComparison) fastest(who, mode string, recall float64) (fast float64, variant string) {
+	for _, v := range c.variants[who] {
+		if f := c.curves[who+v].at(mode, recall); f > fast {
 			fast, variant = f, v
 		}
 	}
