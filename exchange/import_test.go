@@ -11,13 +11,13 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/internal/dbtest"
 )
 
 func open(t testing.TB, dim int) *db.Collection {
@@ -796,27 +796,15 @@ func (p *pausing) Documents(context.Context) iter.Seq2[*ImportedDocument, error]
 // TestImportBesideAnotherProcess: a batch keeps the parts that another process has just written,
 // while the batches before it were imported.
 func TestImportBesideAnotherProcess(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("processes do not share a database on Windows")
-	}
-	dir := t.TempDir()
-	member := func() *db.Collection {
-		vdb, err := db.Open(dir, &db.Options{Sync: db.SyncNever})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := vdb.Close(); err != nil {
-				t.Error(err)
-			}
-		})
+	collection := func(vdb *db.DB) *db.Collection {
 		c, err := vdb.OpenCollection(t.Context(), "c", db.Schema{Dim: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return c
 	}
-	leader, follower := member(), member()
+	first, second := dbtest.Share(t, db.Open, &db.Options{Sync: db.SyncNever})
+	leader, follower := collection(first), collection(second)
 	const n = 300
 	src := &pausing{before: func(i int) {
 		text := db.Document{ID: fmt.Sprint(i), Text: "of the leader"}

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -16,6 +15,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/internal/dbtest"
 	"github.com/vecbolt/vecbolt/rag/embed"
 	"github.com/vecbolt/vecbolt/rag/vectorize"
 )
@@ -735,27 +735,15 @@ func TestHostileMessages(t *testing.T) {
 // TestCollectionOfAnotherProcess: an agent writes to a collection that another process has just
 // created, and then pinned to a model.
 func TestCollectionOfAnotherProcess(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("processes do not share a database on Windows")
-	}
-	dir := t.TempDir()
-	var members [2]*db.DB
-	for i := range members {
-		vdb, err := db.Open(dir, &db.Options{Sync: db.SyncNever})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { vdb.Close() })
-		members[i] = vdb
-	}
-	s := connect(t, NewServer(members[1], &Options{AllowWrite: true}))
+	leader, other := dbtest.Share(t, db.Open, &db.Options{Sync: db.SyncNever})
+	s := connect(t, NewServer(other, &Options{AllowWrite: true}))
 	type answer struct {
 		IDs      []string
 		Embedded int
 	}
 	for i := range 50 {
 		name := fmt.Sprint("notes", i)
-		c, err := members[0].CreateCollection(t.Context(), name, db.Schema{}, nil)
+		c, err := leader.CreateCollection(t.Context(), name, db.Schema{}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -14,7 +14,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -23,6 +22,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/internal/dbtest"
 	"github.com/vecbolt/vecbolt/rag"
 )
 
@@ -537,13 +537,11 @@ func TestDamagedFilesKeepTheirChunks(t *testing.T) {
 
 // An update compares the cache with what another process has just written to the index.
 func TestUpdateAfterAnotherProcess(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("processes do not share a database on Windows")
-	}
 	f := newFixture(t, 1)
-	o := rag.Options{Dir: filepath.Join(t.TempDir(), "index")}
-	leader, _ := open(t, f.dir, o)
-	other, _ := open(t, f.dir, o)
+	leader, other := dbtest.Share(t, func(dir string, o *rag.Options) (*rag.Retriever, error) {
+		o.Dir = dir
+		return rag.Open(t.Context(), f.dir, o)
+	}, &rag.Options{Logger: slog.New(slog.DiscardHandler)})
 	two := [2][]float32{f.query, f.vectors[chunkID(0)]}
 	for i := range 50 {
 		f.write(t, chunkID(0), two[0])

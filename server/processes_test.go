@@ -3,10 +3,10 @@ package server_test
 import (
 	"fmt"
 	"net/http/httptest"
-	"runtime"
 	"testing"
 
 	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/internal/dbtest"
 	"github.com/vecbolt/vecbolt/rag/embed"
 	"github.com/vecbolt/vecbolt/rag/vectorize"
 	"github.com/vecbolt/vecbolt/server"
@@ -34,20 +34,7 @@ func TestImportAfterAnotherProcess(t *testing.T) {
 
 // members returns two services with one database. The first leads.
 func members(t *testing.T, opts *server.Options) (leader, other *service) {
-	if runtime.GOOS == "windows" {
-		t.Skip("processes do not share a database on Windows")
-	}
-	dir := t.TempDir()
-	member := func() *service {
-		vdb, err := db.Open(dir, &db.Options{Sync: db.SyncNever})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := vdb.Close(); err != nil {
-				t.Error(err)
-			}
-		})
+	member := func(vdb *db.DB) *service {
 		srv, err := server.New(vdb, opts)
 		if err != nil {
 			t.Fatal(err)
@@ -56,7 +43,8 @@ func members(t *testing.T, opts *server.Options) (leader, other *service) {
 		t.Cleanup(web.Close)
 		return &service{T: t, db: vdb, srv: srv, url: web.URL, direct: true}
 	}
-	return member(), member()
+	first, second := dbtest.Share(t, db.Open, &db.Options{Sync: db.SyncNever})
+	return member(first), member(second)
 }
 
 // A collection is found that another process has just created, also to write to it.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -12,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/internal/dbtest"
 	"github.com/vecbolt/vecbolt/rag/embed"
 )
 
@@ -105,19 +105,8 @@ func TestPinnedMeanwhile(t *testing.T) {
 // TestPinnedByAnotherProcess: another process has just pinned a collection. Texts get vectors, and
 // vectors of another length are refused.
 func TestPinnedByAnotherProcess(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("processes do not share a database on Windows")
-	}
-	dir, ctx := t.TempDir(), t.Context()
-	member := func() *db.DB {
-		vdb, err := db.Open(dir, &db.Options{Sync: db.SyncNever})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { vdb.Close() })
-		return vdb
-	}
-	leader, other := member(), member()
+	ctx := t.Context()
+	leader, other := dbtest.Share(t, db.Open, &db.Options{Sync: db.SyncNever})
 	config := embed.Config{Provider: "mock", Model: "trigram-v1", Dimensions: 384}
 	for i := range 60 {
 		c, err := leader.CreateCollection(ctx, fmt.Sprint("notes", i), db.Schema{}, nil)

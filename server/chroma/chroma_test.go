@@ -13,7 +13,6 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"regexp"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -24,6 +23,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/internal/dbtest"
 	"github.com/vecbolt/vecbolt/rag/embed"
 	"github.com/vecbolt/vecbolt/rag/vectorize"
 )
@@ -975,21 +975,8 @@ func FuzzCondition(f *testing.F) {
 
 // processes returns clients of two processes with one database. The first leads.
 func processes(t *testing.T) (leader, other *client, leads, follows *db.DB) {
-	if runtime.GOOS == "windows" {
-		t.Skip("processes do not share a database on Windows")
-	}
-	dir := t.TempDir()
-	member := func() (*client, *db.DB) {
-		vdb, err := db.Open(dir, &db.Options{Sync: db.SyncNever})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { vdb.Close() })
-		return &client{t, New(vdb, nil)}, vdb
-	}
-	leader, leads = member()
-	other, follows = member()
-	return leader, other, leads, follows
+	leads, follows = dbtest.Share(t, db.Open, &db.Options{Sync: db.SyncNever})
+	return &client{t, New(leads, nil)}, &client{t, New(follows, nil)}, leads, follows
 }
 
 // TestDatabaseOfAnotherProcess: a database is deleted with the collections that other processes

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/internal/dbtest"
 	"github.com/vecbolt/vecbolt/store"
 	"github.com/vecbolt/vecbolt/store/storetest"
 )
@@ -371,27 +371,16 @@ func TestChanged(t *testing.T) {
 // TestChangedByAnotherProcess: what another process had written before the end is a change, also if
 // this process does not show it yet.
 func TestChangedByAnotherProcess(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("processes do not share a database on Windows")
-	}
-	dir, ctx := t.TempDir(), t.Context()
-	var members [2]*db.DB
-	for i := range members {
-		vdb, err := db.Open(dir, &db.Options{Sync: db.SyncNever})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { vdb.Close() })
-		members[i] = vdb
-	}
-	theirs, err := members[0].CreateCollection(ctx, "notes", db.Schema{Dim: 1}, nil)
+	ctx := t.Context()
+	leader, other := dbtest.Share(t, db.Open, &db.Options{Sync: db.SyncNever})
+	theirs, err := leader.CreateCollection(ctx, "notes", db.Schema{Dim: 1}, nil)
 	if err == nil {
-		err = members[1].Barrier(ctx)
+		err = other.Barrier(ctx)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	from, err := store.Embedded(members[1]).Collection(ctx, "notes")
+	from, err := store.Embedded(other).Collection(ctx, "notes")
 	if err != nil {
 		t.Fatal(err)
 	}
