@@ -27,7 +27,8 @@ type memberOrder struct {
 }
 
 // memberProcess opens the database beside others and does on command what a line says: a step by
-// its number, "barrier" or "close". Steps follow from the seed, so it computes them itself.
+// its number, "barrier" or "close". Steps follow from the seed, so it computes them itself. "begin"
+// and a number begins a step, and "end" waits for its end.
 func memberProcess(dir string, in io.Reader, out io.Writer) {
 	lines := bufio.NewScanner(in)
 	var order memberOrder
@@ -48,14 +49,18 @@ func memberProcess(dir string, in io.Reader, out io.Writer) {
 		vdb, err = db.Open(filepath.Join(dir, databaseName), o)
 		return err
 	}
+	begun := make(chan error, 1)
 	obey := func(line string) error {
 		ctx := context.Background()
+		var verb string
 		var number int
-		switch _, err := fmt.Sscanf(line, "step %d", &number); {
+		switch _, err := fmt.Sscanf(line, "%s %d", &verb, &number); {
 		case line == "close":
 			return vdb.Close()
 		case line == "barrier":
 			return vdb.Barrier(ctx)
+		case line == "end":
+			return <-begun
 		case err != nil || number <= t.taken:
 			return fmt.Errorf("cannot do %q after step %d", line, t.taken)
 		}
@@ -67,8 +72,12 @@ func memberProcess(dir string, in io.Reader, out io.Writer) {
 		if err := vdb.Barrier(ctx); err != nil {
 			return err
 		}
-		if s.kind == stepFlush {
+		switch {
+		case s.kind == stepFlush:
 			return vdb.Flush(ctx)
+		case verb == "begin":
+			go func() { begun <- s.write(ctx, vdb) }()
+			return nil
 		}
 		return s.write(ctx, vdb)
 	}
@@ -173,7 +182,10 @@ func (w *workload) runMembers(ctx context.Context) (err error) {
 		}
 		s := t.next()
 		who := int(mix(t.seed^uint64(t.taken)) % 2)
+		victim, synced := g.cut(&s, t, who)
 		switch {
+		case victim >= 0:
+			err = g.writeCut(t, who, victim, synced)
 		case s.kind < lastWrite:
 			err = g.write(t, who)
 		case s.kind == stepFlush:
@@ -184,7 +196,7 @@ func (w *workload) runMembers(ctx context.Context) (err error) {
 			err = g.succeed()
 		case s.kind == stepKill:
 			g.members[who].kill()
-			err = g.start(who)
+			err = g.replace(who)
 		}
 		if err != nil {
 			err = fmt.Errorf("step %d, member %d, the leader is %d: %w", t.taken, who, g.leader, err)
@@ -212,6 +224,12 @@ func (g *group) write(t *track, who int) error {
 	if err := g.members[who].do(fmt.Sprint("step ", t.taken)); err != nil {
 		return err
 	}
+	return g.acknowledged(t, who)
+}
+
+// acknowledged marks that a member has acknowledged the newest batch.
+func (g *group) acknowledged(t *track, who int) error {
+	batch := len(t.history) - 1
 	t.acked = batch
 	if g.members[who].sync == db.SyncAlways {
 		return g.w.safe(t)
@@ -219,13 +237,85 @@ func (g *group) write(t *track, who int) error {
 	return g.w.mark("ack 0 %d", batch)
 }
 
-// succeed kills the leader. The other member takes its place, and a new one follows.
-func (g *group) succeed() error {
-	before := g.leader
-	g.members[before].kill()
-	g.leader = 1 - before
-	if err := g.members[g.leader].do("barrier"); err != nil {
+// cut decides by the seed whether a member is killed while the log is synced for a step: which one,
+// or -1, and whether that sync is done nevertheless.
+func (g *group) cut(s *step, t *track, who int) (victim int, synced bool) {
+	always := g.members[who].sync == db.SyncAlways || g.members[g.leader].sync == db.SyncAlways
+	repeats := s.kind == stepBatch || s.kind == stepCross // a batch that may be there can be written again
+	if !always || !repeats {
+		return -1, false
+	}
+	switch mix(t.seed^uint64(t.taken)<<32) % 8 {
+	case 0, 1:
+		return g.leader, false
+	case 2:
+		return g.leader, true
+	case 3:
+		return who, true
+	}
+	return -1, false
+}
+
+// writeCut has a member take a step that writes, and kills a member while the leader syncs the log.
+// The call goes on if its process lives. Otherwise the batch is there or not, and is written again.
+func (g *group) writeCut(t *track, who, victim int, synced bool) error {
+	if err := g.w.mark("begin 0 %d", len(t.history)-1); err != nil {
 		return err
 	}
-	return g.start(before)
+	writer, killed := g.members[who], g.members[victim]
+	if err := g.w.rec.do("stall"); err != nil {
+		return err
+	}
+	if err := writer.do(fmt.Sprint("begin ", t.taken)); err != nil {
+		return err
+	}
+	if err := g.w.rec.do("await"); err != nil {
+		return err
+	}
+	if who != g.leader { // whatever the leader has sent is here
+		if err := writer.do("barrier"); err != nil {
+			return err
+		}
+	}
+	_ = killed.cmd.Process.Kill()
+	end := "resume"
+	if !synced {
+		end = "lose"
+	}
+	if err := g.w.rec.do(end); err != nil {
+		return err
+	}
+	killed.kill()
+	if victim != who {
+		if err := writer.do("end"); err != nil {
+			return err
+		}
+		if err := g.acknowledged(t, who); err != nil {
+			return err
+		}
+	}
+	if err := g.replace(victim); err != nil {
+		return err
+	}
+	if victim != who {
+		return nil
+	}
+	return g.write(t, who)
+}
+
+// succeed kills the leader. The other member takes its place, and a new one follows.
+func (g *group) succeed() error {
+	g.members[g.leader].kill()
+	return g.replace(g.leader)
+}
+
+// replace starts a member again that has been killed. If it led, the other one leads first.
+func (g *group) replace(victim int) error {
+	if victim == g.leader {
+		g.leader = 1 - victim
+		if err := g.members[g.leader].do("barrier"); err != nil {
+			return err
+		}
+	}
+	return g.start(victim)
 }

@@ -71,6 +71,13 @@ var mutants = []mutant{
 		old: "(e.Opts.SyncAlways || strict)", new: "strict"},
 	{name: "follower-hides-its-policy", file: "internal/share/follower.go", profiles: "policies,policies-interval",
 		old: "SyncWithin: m.opts.SyncWithin()})", new: "SyncWithin: engine.NeverSynced})"},
+	{name: "records-sent-before-the-sync", file: "internal/engine/commit.go", profiles: "policies",
+		old: "\tif err == nil && (e.Opts.SyncAlways || strict) {\n",
+		new: "\tvar early [][]byte\n\tfor _, r := range requests {\n\t\tif r.err == nil && len(r.ops) > 0 {\n" +
+			"\t\t\tearly = append(early, replacedBy(r.ops))\n\t\t}\n\t}\n\tif o := e.observer(); o != nil && err == nil {\n" +
+			"\t\to.Committed(last+1-uint64(len(records)), records, early)\n\t}\n\tif err == nil && (e.Opts.SyncAlways || strict) {\n",
+		also: &mutant{file: "internal/engine/commit.go", old: "\t\to.Committed(last+1-uint64(len(records)), records, replaced)\n",
+			new: "\t\t_ = replaced\n"}},
 	{name: "log-name-not-synced", file: "wal/log.go",
 		old: "\t\terr = fsys.SyncDir(dir)\n", new: "\t\terr = nil\n"},
 	{name: "new-log-file-not-synced", file: "wal/log.go",

@@ -102,7 +102,10 @@ func startRecorder(args []string, tmp string) (_ *recorder, err error) {
 	if err := r.cmd.Start(); err != nil {
 		return nil, err
 	}
-	return r, r.answer()
+	if err := r.answer(); err != nil {
+		return nil, fmt.Errorf("%w (%w)", ErrUnavailable, err)
+	}
+	return r, nil
 }
 
 // do sends one command to the server.
@@ -112,7 +115,10 @@ func (r *recorder) do(format string, args ...any) error {
 	if _, err := fmt.Fprintf(r.in, format+"\n", args...); err != nil {
 		return fmt.Errorf("torture: recorder: %w", err)
 	}
-	return r.answer()
+	if err := r.answer(); err != nil {
+		return fmt.Errorf("torture: recorder: %w", err)
+	}
+	return nil
 }
 
 func (r *recorder) answer() error {
@@ -121,9 +127,9 @@ func (r *recorder) answer() error {
 	line, err := r.out.ReadString('\n')
 	switch {
 	case err != nil:
-		return fmt.Errorf("%w (no answer from its process: %w)", ErrUnavailable, err)
+		return fmt.Errorf("no answer from its process: %w", err)
 	case line != "ok\n":
-		return fmt.Errorf("%w (%s)", ErrUnavailable, strings.TrimSpace(line))
+		return errors.New(strings.TrimSpace(line))
 	}
 	return nil
 }

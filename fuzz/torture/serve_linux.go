@@ -67,6 +67,7 @@ type server struct {
 	changed *sync.Cond // signals changes of the fields below
 	stalled bool       // syncs block while it is set
 	waiting int        // number of blocked syncs
+	lost    bool       // blocked syncs do nothing: their process was killed
 
 	dies bool // the next sync of the root does nothing
 }
@@ -81,14 +82,29 @@ func (s *server) obey(line string) error {
 		s.dies = s.dies || rest == dies
 	case "forget":
 		s.log = nil
-	case "stall": // until "resume"
+	case "stall": // until "resume" or "lose"
 		s.stalled = true
 	case "await": // waits for a blocked sync
-		for s.waiting == 0 {
+		late := false
+		timer := time.AfterFunc(answerTime/2, func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			late = true
+			s.changed.Broadcast()
+		})
+		defer timer.Stop()
+		for s.waiting == 0 && !late {
 			s.changed.Wait()
+		}
+		if late {
+			s.stalled = false
+			return errors.New("nothing is synced")
 		}
 	case "resume":
 		s.stalled = false
+		s.changed.Broadcast()
+	case "lose":
+		s.stalled, s.lost = false, s.waiting > 0
 		s.changed.Broadcast()
 	case "take":
 		log := s.log
@@ -392,10 +408,16 @@ func (f *fuseFile) Allocate(_ context.Context, _ fs.FileHandle, _, _ uint64, mod
 func (f *fuseFile) Fsync(context.Context, fs.FileHandle, uint32) syscall.Errno {
 	f.s.mu.Lock()
 	defer f.s.mu.Unlock()
-	for f.s.waiting++; f.s.stalled; {
+	f.s.waiting++
+	blocked := f.s.stalled
+	for f.s.stalled {
 		f.s.changed.Broadcast()
 		f.s.changed.Wait()
 	}
 	f.s.waiting--
+	if blocked && f.s.lost {
+		f.s.lost = f.s.waiting > 0
+		return syscall.EIO
+	}
 	return f.s.record(Op{Kind: Sync, Ino: f.ino})
 }
