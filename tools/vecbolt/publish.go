@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -86,7 +87,7 @@ func (c *publishCmd) once(ctx context.Context, t *tool) error {
 
 // publishFlags are the flags of a server that publishes its database.
 type publishFlags struct {
-	Publish      string         `placeholder:"DIR" help:"Publish the database to this folder, for replicas: at start, at the end, and periodically."`
+	Publish      string         `placeholder:"DIR" help:"Publish the database to this folder, for replicas: at start, at the end, and periodically, while no other process leads the database."`
 	PublishEvery *time.Duration `placeholder:"TIME" help:"With --publish: the period, if something has changed (10s)."`
 	PublishKeep  *int           `placeholder:"N" help:"With --publish: number of versions kept in the folder (${keep})."`
 }
@@ -113,34 +114,64 @@ func (o publishFlags) check(dir string) error {
 	return nil
 }
 
-// during publishes while serve runs. It retries after errors.
+// during publishes while serve runs and this process leads the database. It retries after errors.
 func (o publishFlags) during(ctx context.Context, vdb *db.DB, log *slog.Logger, serve func() error) error {
 	if o.Publish == "" {
 		return serve()
 	}
-	every, opts := 10*time.Second, &db.PublishOptions{}
+	f := &published{dir: o.Publish, vdb: vdb, log: cmp.Or(log, slog.New(slog.DiscardHandler))}
+	every := 10 * time.Second
 	if o.PublishEvery != nil {
 		every = *o.PublishEvery
 	}
 	if o.PublishKeep != nil {
-		opts.Keep = *o.PublishKeep
+		f.opts.Keep = *o.PublishKeep
 	}
-	p, err := vdb.NewPublisher(o.Publish, opts)
-	if err != nil {
-		return err
+	if err := f.publish(ctx); err != nil {
+		return errors.Join(err, f.close())
 	}
-	publish := func(ctx context.Context) error {
-		_, err := p.Publish(ctx)
-		if err != nil && ctx.Err() == nil && log != nil {
-			log.Error("publish failed", "error", err)
-		}
-		return err
-	}
-	if err := publish(ctx); err != nil {
-		return errors.Join(err, p.Close())
-	}
-	stop := repeat(ctx, every, func(ctx context.Context) { _ = publish(ctx) })
-	err = serve()
+	stop := repeat(ctx, every, func(ctx context.Context) { _ = f.publish(ctx) })
+	err := serve()
 	stop()
-	return errors.Join(err, publish(context.WithoutCancel(ctx)), p.Close())
+	return errors.Join(err, f.publish(context.WithoutCancel(ctx)), f.close())
+}
+
+// published is a folder that a server publishes to.
+type published struct {
+	dir       string
+	opts      db.PublishOptions
+	vdb       *db.DB
+	log       *slog.Logger
+	publisher *db.Publisher // nil while another process leads the database, or has the folder
+	waits     bool          // so it was at the last attempt
+}
+
+// publish publishes the database, unless another process leads it or has the folder.
+func (f *published) publish(ctx context.Context) (err error) {
+	if f.publisher == nil {
+		f.publisher, err = f.vdb.NewPublisher(f.dir, &f.opts)
+	}
+	if err == nil {
+		_, err = f.publisher.Publish(ctx)
+	}
+	waited := f.waits
+	f.waits = errors.Is(err, db.ErrLocked)
+	switch {
+	case f.waits:
+		if !waited {
+			f.log.Warn("not publishing for now", "error", leading(ctx, f.vdb, err))
+		}
+		return f.close() // the process that leads may publish to the folder as well
+	case err != nil && ctx.Err() == nil:
+		f.log.Error("publish failed", "error", err)
+	}
+	return err
+}
+
+func (f *published) close() (err error) {
+	if f.publisher != nil {
+		err = f.publisher.Close()
+		f.publisher = nil
+	}
+	return err
 }
