@@ -238,7 +238,7 @@ func (g *group) acknowledged(t *track, who int) error {
 }
 
 // cut decides by the seed whether a member is killed while the log is synced for a step: which one,
-// or -1, and whether that sync is done nevertheless.
+// or -1, and whether that sync takes effect.
 func (g *group) cut(s *step, t *track, who int) (victim int, synced bool) {
 	always := g.members[who].sync == db.SyncAlways || g.members[g.leader].sync == db.SyncAlways
 	repeats := s.kind == stepBatch || s.kind == stepCross // a batch that may be there can be written again

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -26,6 +27,7 @@ import (
 	"github.com/vecbolt/vecbolt/internal/dbtest"
 	"github.com/vecbolt/vecbolt/rag/embed"
 	"github.com/vecbolt/vecbolt/rag/vectorize"
+	"github.com/vecbolt/vecbolt/server/internal/rest"
 )
 
 // A client asks the API as Chroma's clients do.
@@ -995,6 +997,67 @@ func TestDatabaseOfAnotherProcess(t *testing.T) {
 			t.Fatal(infos, err)
 		}
 	}
+}
+
+// TestCollectionOfADeletedDatabase: a collection that is made while another client deletes its
+// database does not stay behind, whichever comes first.
+func TestCollectionOfADeletedDatabase(t *testing.T) {
+	leader, other, leads, _ := processes(t)
+	const databases = "/tenants/default_tenant/databases"
+	check := func() {
+		t.Helper()
+		infos, err := leads.Collections()
+		if err != nil || len(infos) > 1 || len(infos) == 1 && infos[0].Name != Registry {
+			t.Fatal(infos, err)
+		}
+	}
+	for i := range 200 {
+		leader.ok("POST", databases, `{"name":"lab"}`, `{}`)
+		var both sync.WaitGroup
+		both.Go(func() { other.ok("DELETE", databases+"/lab", "", `{}`) })
+		both.Go(func() {
+			for n := range 1 + i%8 {
+				leader.ask("POST", databases+"/lab/collections", fmt.Sprintf(`{"name":"new%d"}`, n))
+			}
+		})
+		both.Wait()
+		check()
+	}
+}
+
+// TestCollectionWithoutADatabase: the call that makes a collection drops it if its database is
+// gone. So does the call that deletes the database, unless it is there again.
+func TestCollectionWithoutADatabase(t *testing.T) {
+	c, vdb := newClient(t, nil)
+	a, lab := New(vdb, nil), space{defaultTenant, "lab"}
+	made := func() *db.Collection {
+		t.Helper()
+		made, err := vdb.CreateCollection(t.Context(), lab.prefix()+"new", db.Schema{}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return made
+	}
+	there := func(want bool) {
+		t.Helper()
+		if _, err := vdb.Collection(lab.prefix() + "new"); (err == nil) != want {
+			t.Errorf("the collection is there: %t, want %t", !want, want)
+		}
+	}
+	if err := a.keep(t.Context(), lab, made()); rest.Status(err) != http.StatusNotFound {
+		t.Error(err)
+	}
+	there(false)
+	made()
+	if err := a.sweep(t.Context(), lab); err != nil {
+		t.Error(err)
+	}
+	there(false)
+	c.ok("POST", "/tenants/default_tenant/databases", `{"name":"lab"}`, `{}`)
+	if err := errors.Join(a.keep(t.Context(), lab, made()), a.sweep(t.Context(), lab)); err != nil {
+		t.Error(err)
+	}
+	there(true)
 }
 
 // Whether a record is added or updated depends on what other processes have just written.

@@ -373,6 +373,9 @@ func (a *API) createCollection(ctx context.Context, r *request) (any, error) {
 	if err = errDenied; !denied {
 		c, err = a.db.CreateCollection(ctx, s.prefix()+in.Name, db.Schema{Metric: metric}, state.metadata(user))
 	}
+	if err == nil {
+		err = a.keep(ctx, s, c)
+	}
 	there := errors.Is(err, db.ErrExists)
 	switch {
 	case in.GetOrCreate && (there || denied || errors.Is(err, db.ErrReadOnly)):

@@ -54,9 +54,10 @@ func (s space) name(stored string) (string, bool) {
 	return stored[len(prefix):], prefix == s.prefix() && stored != Registry
 }
 
-func (s space) id() uuid.UUID {
-	return uuid.NewSHA1(namespace, []byte("database/"+s.Tenant+"/"+s.Database))
-}
+// key is the id of the space in the registry.
+func (s space) key() string { return "database/" + s.Tenant + "/" + s.Database }
+
+func (s space) id() uuid.UUID { return uuid.NewSHA1(namespace, []byte(s.key())) }
 
 // registered reports whether the registry contains a document. Another process may just have
 // written it.
@@ -121,7 +122,7 @@ func (a *API) space(ctx context.Context, r *request) (space, error) {
 	if s.isDefault() {
 		return s, nil
 	}
-	ok, err := a.registered(ctx, "database/"+s.Tenant+"/"+s.Database)
+	ok, err := a.registered(ctx, s.key())
 	if err == nil && !ok {
 		err = missing("database", s.Database)
 	}
@@ -179,7 +180,7 @@ func (a *API) createDatabase(ctx context.Context, r *request) (any, error) {
 	if s.isDefault() {
 		return nil, exists("database", name)
 	}
-	return struct{}{}, a.register(ctx, "database/"+s.Tenant+"/"+name, "database", name)
+	return struct{}{}, a.register(ctx, s.key(), "database", name)
 }
 
 func (a *API) getDatabase(ctx context.Context, r *request) (any, error) {
@@ -261,6 +262,57 @@ func (a *API) deleteDatabase(ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = c.Delete(ctx, "database/"+s.Tenant+"/"+s.Database)
-	return struct{}{}, err
+	if _, err := c.Delete(ctx, s.key()); err != nil {
+		return nil, err
+	}
+	return struct{}{}, a.sweep(ctx, s)
+}
+
+// keep drops a collection that was made while its database was deleted. Writes have one order, and
+// this process sees all that came before its own: so either keep finds that the database is gone,
+// or the call that deletes the database finds the collection in sweep.
+func (a *API) keep(ctx context.Context, s space, c *db.Collection) error {
+	if s.isDefault() {
+		return nil
+	}
+	there, err := a.knows(ctx, s.key())
+	if err != nil || there {
+		return err
+	}
+	if err := c.Drop(ctx); err != nil && !errors.Is(err, db.ErrNotFound) {
+		return err
+	}
+	return missing("database", s.Database)
+}
+
+// sweep drops the collections of a database that was deleted. It looks at them first, and then
+// whether there is such a database again: what is in a new one stays.
+func (a *API) sweep(ctx context.Context, s space) error {
+	infos, err := a.db.Collections()
+	if err != nil {
+		return err
+	}
+	var left []*db.Collection
+	for _, info := range infos {
+		if _, ok := s.name(info.Name); !ok {
+			continue
+		}
+		c, err := a.db.Collection(info.Name)
+		if errors.Is(err, db.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		left = append(left, c)
+	}
+	if again, err := a.knows(ctx, s.key()); err != nil || again {
+		return err
+	}
+	for _, c := range left {
+		if err := c.Drop(ctx); err != nil && !errors.Is(err, db.ErrNotFound) {
+			return err
+		}
+	}
+	return nil
 }
