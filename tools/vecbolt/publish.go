@@ -157,15 +157,19 @@ func (f *published) publish(ctx context.Context) (err error) {
 	waited := f.waits
 	f.waits = errors.Is(err, db.ErrLocked)
 	switch {
-	case f.waits:
-		if !waited {
-			f.log.Warn("not publishing for now", "error", leading(ctx, f.vdb, err))
-		}
-		return f.close() // the process that leads may publish to the folder as well
-	case err != nil && ctx.Err() == nil:
+	case err == nil || ctx.Err() != nil:
+		return err
+	case !f.waits:
 		f.log.Error("publish failed", "error", err)
+	case !waited:
+		f.log.Warn("not publishing for now", "error", leading(ctx, f.vdb, err))
 	}
-	return err
+	// The process that leads may want the folder. One that was emptied needs a new publisher.
+	closed := f.close()
+	if f.waits {
+		return closed
+	}
+	return errors.Join(err, closed)
 }
 
 func (f *published) close() (err error) {
