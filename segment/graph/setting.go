@@ -195,6 +195,7 @@ type level struct {
 	samples []sample        // by trial, of a level of one stage
 	recalls *[kinds]float32 // means, of a level of one stage; 1 of a kind with few trials
 	pair    *pair           // the stages
+	missed  float32         // of two stages: what trials would miss without the bound on the distance
 }
 
 // measured is what searches of a level found, by the kind of query.

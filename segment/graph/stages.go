@@ -35,6 +35,11 @@ const (
 	mostCost   = 0.7 // most expansions, in parts of the number with one stage
 	mostMissed = 0.1 // most that may be missed, in parts of 1 - recall
 
+	// Bounds on the distance are chosen among thousands, so that hardly any trial misses. Queries
+	// of other kinds may miss at the same distance. So this part of what trials would miss without
+	// the bound counts as missed.
+	doubt = 0.1
+
 	// alwaysBeyond is a value of Setting.Within that is less than every distance other than 0, so
 	// that all searches have both stages. If the second is a scan of the sketches, the first is
 	// left out: see Setting.Scans.
@@ -232,9 +237,13 @@ func (b *builder) stagedFrom(trials []trial, column int, pairs []*pair,
 		return cmp.Or(cmp.Compare(near[x].dist, near[y].dist), cmp.Compare(x, y))
 	})
 	slices.Sort(bounds)
-	tries := 1 // without a bound
-	if calibrated[column] <= spreadRows {
-		tries = spreads
+	leasts := []float32{0} // without a bound
+	for i := 1; i < spreads && calibrated[column] <= spreadRows; i++ {
+		leasts = append(leasts, bounds[i*len(bounds)/spreads])
+	}
+	missed := make([]float32, len(leasts)) // without a bound on the distance
+	for i, least := range leasts {
+		missed[i] = missedBySpread(trials, near, horizon, least)
 	}
 	far := make([]sample, len(near))
 	for _, p := range pairs {
@@ -249,11 +258,7 @@ func (b *builder) stagedFrom(trials []trial, column int, pairs []*pair,
 				levels = append(levels, l)
 			}
 		}
-		for i := range tries {
-			least := float32(0)
-			if i > 0 {
-				least = bounds[i*len(bounds)/spreads]
-			}
+		for i, least := range leasts {
 			sums := all
 			var nears [kinds]moments // of the trials that end with the first stage
 			for n, t := range order {
@@ -268,6 +273,7 @@ func (b *builder) stagedFrom(trials []trial, column int, pairs []*pair,
 				}
 				if (n+1)*thresholds/len(order) > n*thresholds/len(order) && near[t].dist > 0 {
 					l := p.level(near[t].dist, least)
+					l.missed = missed[i]
 					l.expect(&sums)
 					if l.endEarly(&nears); wanted(&l, float32(sums[likeRows].recall())) {
 						levels = append(levels, l)
@@ -280,12 +286,32 @@ func (b *builder) stagedFrom(trials []trial, column int, pairs []*pair,
 }
 
 // endEarly lowers the recall of a level of two stages to what trials find that end with the first.
-// A stream of such queries has no others that went on and found more.
+// A stream of such queries has no others that went on and found more. A level also promises less
+// the more trials would miss without its bound on the distance: see doubt.
 func (l *level) endEarly(nears *[kinds]moments) {
+	l.recall = min(l.recall, earlyRecall(nears), 1-doubt*l.missed)
+}
+
+// earlyRecall returns what trials find that end with the first stage, of the kind that finds least.
+func earlyRecall(nears *[kinds]moments) float32 {
+	least := float32(1)
 	for k := range nears {
 		m := &nears[k]
-		l.recall = min(l.recall, float32(1+(m.sum-m.walked)/max(m.walked, fewest)))
+		least = min(least, float32(1+(m.sum-m.walked)/max(m.walked, fewest)))
 	}
+	return least
+}
+
+// missedBySpread returns what trials miss that end with the first stage by a bound on the spread
+// alone, of the kind that misses most.
+func missedBySpread(trials []trial, near []sample, horizon, least float32) float32 {
+	var nears [kinds]moments
+	for t, s := range near {
+		if s.spread >= least && !(horizon > 0 && s.dist > horizon) {
+			nears[trials[t].kind].add(s, 1)
+		}
+	}
+	return 1 - earlyRecall(&nears)
 }
 
 // complete measures a level of two stages.

@@ -362,6 +362,38 @@ func TestEndEarlyMeasured(t *testing.T) {
 	}
 }
 
+// TestDistanceInDoubt: where only the bound on the distance keeps trials from missing, a level
+// promises less than they find, chosen and completed. What the spread tells counts in full.
+func TestDistanceInDoubt(t *testing.T) {
+	var trials []trial
+	var near, far []sample
+	for i := range 96 { // the farther half of the midpoints misses, and has smaller spreads
+		s := sample{found: 1, nodes: 10, dist: 1, spread: 2}
+		k := likeRows
+		if i%2 == 0 {
+			if k = midpoints; i%4 == 0 {
+				s.found, s.dist, s.spread = 0, 3, 1
+			}
+		}
+		trials, near, far = append(trials, trial{kind: k}), append(near, s), append(far, sample{found: 1, nodes: 20})
+	}
+	b := &builder{Graph: new(Graph)}
+	p := &pair{first: &level{ef: 10, samples: near}, second: &level{ef: 20, samples: far}}
+	type bounds struct{ within, spread float32 }
+	chosen, completed := map[bounds]float32{}, map[bounds]float32{}
+	for _, l := range b.stagedFrom(trials, 1, []*pair{p}, func(*level, float32) bool { return true }) {
+		at := bounds{l.within, l.spread}
+		chosen[at] = l.recall
+		b.complete(trials, &l)
+		completed[at] = l.recall
+	}
+	for at, want := range map[bounds]float32{{1, 0}: 0.95, {1, 2}: 1, {alwaysBeyond, 0}: 1} {
+		if chosen[at] != want || completed[at] != want {
+			t.Errorf("within %g, spread %g: recall %g, then %g, want %g", at.within, at.spread, chosen[at], completed[at], want)
+		}
+	}
+}
+
 // TestWatchSpread: searches go on to the second stage below the greatest spread for which queries
 // like the rows take hardly more expansions. A level of one stage gets the first scan with its
 // recall. No level promises more.
