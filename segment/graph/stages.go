@@ -289,7 +289,7 @@ func (b *builder) stagedFrom(trials []trial, column int, pairs []*pair,
 // A stream of such queries has no others that went on and found more. A level also promises less
 // the more trials would miss without its bound on the distance: see doubt.
 func (l *level) endEarly(nears *[kinds]moments) {
-	l.recall = min(l.recall, earlyRecall(nears), 1-doubt*l.missed)
+	l.recall = min(l.recall, earlyRecall(nears), 1-float32(doubt*l.missed))
 }
 
 // earlyRecall returns what trials find that end with the first stage, of the kind that finds least.
