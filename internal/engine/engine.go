@@ -292,7 +292,7 @@ func (e *Engine) Usable(ctx context.Context) error {
 		return ErrReadOnly
 	}
 	if !e.Leads() {
-		return fmt.Errorf("%w: it leads the database", ErrLocked)
+		return ErrFollows
 	}
 	if err := e.Err(); err != nil {
 		return err

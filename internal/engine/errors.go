@@ -20,6 +20,7 @@ import (
 var (
 	ErrClosed            = errors.New("closed")
 	ErrLocked            = errors.New("locked by another process")
+	ErrFollows           = fmt.Errorf("%w: it leads the database", ErrLocked)
 	ErrReadOnly          = errors.New("read-only")
 	ErrNotFound          = errors.New("not found")
 	ErrExists            = errors.New("already exists")

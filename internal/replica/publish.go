@@ -90,11 +90,11 @@ func (p *Publisher) open(dir string) (err error) {
 	if p.engine.Opts.ReadOnly {
 		return engine.ErrReadOnly
 	}
-	if p.engine.Role() == engine.Follower {
-		return p.engine.Usable(context.Background())
-	}
 	if err := outside(p.engine, dir); err != nil {
 		return err
+	}
+	if p.engine.Role() == engine.Follower {
+		return engine.ErrFollows
 	}
 	if err := engine.MakeDir(dir); err != nil {
 		return err

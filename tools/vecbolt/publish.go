@@ -87,7 +87,7 @@ func (c *publishCmd) once(ctx context.Context, t *tool) error {
 
 // publishFlags are the flags of a server that publishes its database.
 type publishFlags struct {
-	Publish      string         `placeholder:"DIR" help:"Publish the database to this folder, for replicas: at start, at the end, and periodically, while no other process leads the database."`
+	Publish      string         `placeholder:"DIR" help:"Publish the database to this folder, for replicas: at start, at the end, and periodically, while no other process leads the database or publishes to the folder."`
 	PublishEvery *time.Duration `placeholder:"TIME" help:"With --publish: the period, if something has changed (10s)."`
 	PublishKeep  *int           `placeholder:"N" help:"With --publish: number of versions kept in the folder (${keep})."`
 }
@@ -142,34 +142,43 @@ type published struct {
 	opts      db.PublishOptions
 	vdb       *db.DB
 	log       *slog.Logger
-	publisher *db.Publisher // nil while another process leads the database, or has the folder
-	waits     bool          // so it was at the last attempt
+	publisher *db.Publisher // nil before the first attempt, and after one that failed
+	waits     bool          // the last attempt failed with ErrLocked
 }
 
-// publish publishes the database, unless another process leads it or has the folder.
-func (f *published) publish(ctx context.Context) (err error) {
-	if f.publisher == nil {
-		f.publisher, err = f.vdb.NewPublisher(f.dir, &f.opts)
-	}
-	if err == nil {
-		_, err = f.publisher.Publish(ctx)
+// publish publishes the database, unless another process leads it or publishes to the folder.
+func (f *published) publish(ctx context.Context) error {
+	old := f.publisher != nil
+	err := f.attempt(ctx)
+	if err != nil && old && ctx.Err() == nil && !errors.Is(err, db.ErrLocked) {
+		err = f.attempt(ctx) // if somebody has emptied the folder, that needs a new publisher
 	}
 	waited := f.waits
 	f.waits = errors.Is(err, db.ErrLocked)
 	switch {
-	case err == nil || ctx.Err() != nil:
-		return err
-	case !f.waits:
-		f.log.Error("publish failed", "error", err)
-	case !waited:
+	case f.waits && !waited:
 		f.log.Warn("not publishing for now", "error", leading(ctx, f.vdb, err))
+	case !f.waits && err != nil && ctx.Err() == nil:
+		f.log.Error("publish failed", "error", err)
 	}
-	// The process that leads may want the folder. One that was emptied needs a new publisher.
-	closed := f.close()
 	if f.waits {
-		return closed
+		return nil
 	}
-	return errors.Join(err, closed)
+	return err
+}
+
+// attempt tries to publish. It closes a publisher that fails: the process that leads may want the
+// folder.
+func (f *published) attempt(ctx context.Context) (err error) {
+	if f.publisher == nil {
+		if f.publisher, err = f.vdb.NewPublisher(f.dir, &f.opts); err != nil {
+			return err
+		}
+	}
+	if _, err = f.publisher.Publish(ctx); err != nil {
+		err = errors.Join(err, f.close())
+	}
+	return err
 }
 
 func (f *published) close() (err error) {

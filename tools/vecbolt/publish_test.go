@@ -10,7 +10,7 @@ import (
 )
 
 // TestPublishToAnEmptiedFolder: somebody empties the folder that a server publishes to. The server
-// goes on, at the next attempt after the one that fails at the latest.
+// publishes to it again.
 func TestPublishToAnEmptiedFolder(t *testing.T) {
 	vdb, err := db.Open(t.TempDir(), nil)
 	if err != nil {
@@ -38,9 +38,8 @@ func TestPublishToAnEmptiedFolder(t *testing.T) {
 	if _, err := vdb.CreateCollection(t.Context(), "notes", db.Schema{}, nil); err != nil {
 		t.Fatal(err)
 	}
-	first := f.publish(t.Context())
 	if err := f.publish(t.Context()); err != nil {
-		t.Fatalf("%v, after %v", err, first)
+		t.Fatal(err)
 	}
 	replica, err := db.Open(f.dir, &db.Options{ReadOnly: true})
 	if err != nil {
