@@ -1014,7 +1014,7 @@ func TestCollectionOfADeletedDatabase(t *testing.T) {
 	for i := range 200 {
 		leader.ok("POST", databases, `{"name":"lab"}`, `{}`)
 		var both sync.WaitGroup
-		both.Go(func() { other.ok("DELETE", databases+"/lab", "", `{}`) })
+		both.Go(func() { other.ask("DELETE", databases+"/lab", "") })
 		both.Go(func() {
 			for n := range 1 + i%8 {
 				leader.ask("POST", databases+"/lab/collections", fmt.Sprintf(`{"name":"new%d"}`, n))
@@ -1048,8 +1048,14 @@ func TestCollectionWithoutADatabase(t *testing.T) {
 		t.Error(err)
 	}
 	there(false)
+	gone, cancel := context.WithCancel(t.Context()) // of a client that does not wait
+	cancel()
+	if err := a.keep(gone, lab, made()); rest.Status(err) != http.StatusNotFound {
+		t.Error(err)
+	}
+	there(false)
 	made()
-	if err := a.sweep(t.Context(), lab); err != nil {
+	if err := a.sweep(gone, lab); err != nil {
 		t.Error(err)
 	}
 	there(false)

@@ -270,11 +270,13 @@ func (a *API) deleteDatabase(ctx context.Context, r *request) (any, error) {
 
 // keep drops a collection that was made while its database was deleted. Writes have one order, and
 // this process sees all that came before its own: so either keep finds that the database is gone,
-// or the call that deletes the database finds the collection in sweep.
+// or the call that deletes the database finds the collection in sweep. It goes on if the client
+// does not wait for it.
 func (a *API) keep(ctx context.Context, s space, c *db.Collection) error {
 	if s.isDefault() {
 		return nil
 	}
+	ctx = context.WithoutCancel(ctx)
 	there, err := a.knows(ctx, s.key())
 	if err != nil || there {
 		return err
@@ -286,8 +288,10 @@ func (a *API) keep(ctx context.Context, s space, c *db.Collection) error {
 }
 
 // sweep drops the collections of a database that was deleted. It looks at them first, and then
-// whether there is such a database again: what is in a new one stays.
+// whether there is such a database again: what is in a new one stays. It goes on if the client does
+// not wait for it.
 func (a *API) sweep(ctx context.Context, s space) error {
+	ctx = context.WithoutCancel(ctx)
 	infos, err := a.db.Collections()
 	if err != nil {
 		return err
