@@ -61,7 +61,7 @@ func memberProcess(dir string, in io.Reader, out io.Writer) {
 			return vdb.Barrier(ctx)
 		case line == "end":
 			return <-begun
-		case err != nil || number <= t.taken:
+		case err != nil || verb != "step" && verb != "begin" || number <= t.taken:
 			return fmt.Errorf("cannot do %q after step %d", line, t.taken)
 		}
 		var s step
@@ -258,7 +258,7 @@ func (g *group) cut(s *step, t *track, who int) (victim int, synced bool) {
 
 // writeCut has a member take a step that writes, and kills a member while the leader syncs the log.
 // The call goes on if its process lives. Otherwise the batch is there or not, and is written again.
-func (g *group) writeCut(t *track, who, victim int, synced bool) error {
+func (g *group) writeCut(t *track, who, victim int, synced bool) (err error) {
 	if err := g.w.mark("begin 0 %d", len(t.history)-1); err != nil {
 		return err
 	}
@@ -266,6 +266,11 @@ func (g *group) writeCut(t *track, who, victim int, synced bool) error {
 	if err := g.w.rec.do("stall"); err != nil {
 		return err
 	}
+	defer func() {
+		if err != nil { // a process does not end while its sync is held
+			_ = g.w.rec.do("resume")
+		}
+	}()
 	if err := writer.do(fmt.Sprint("begin ", t.taken)); err != nil {
 		return err
 	}

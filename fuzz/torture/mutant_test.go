@@ -250,7 +250,7 @@ var mutants = []mutant{
 		old: " || s.spread < l.spread", new: ""},
 	{name: "bounds-on-the-distance-beyond-doubt", file: "segment/graph/stages.go", pkg: "segment/graph",
 		run: "TestDistanceInDoubt",
-		old: "1-doubt*l.missed", new: "1"},
+		old: "1-float32(doubt*l.unbounded)", new: "1"},
 	{name: "sparse-queries-of-any-component", file: "segment/graph/synthetic.go", pkg: "segment/graph",
 		run: "TestPopularComponent",
 		old: "return s.moved(erased, 0.8, s.largest)", new: "return s.moved(erased, 0.8, s.rng.IntN(s.Dim()))"},

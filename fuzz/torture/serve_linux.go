@@ -96,7 +96,7 @@ func (s *server) obey(line string) error {
 		for s.waiting == 0 && !late {
 			s.changed.Wait()
 		}
-		if late {
+		if s.waiting == 0 {
 			s.stalled = false
 			return errors.New("nothing is synced")
 		}
