@@ -259,7 +259,7 @@ func window(marks []mark, width int, weight func(string) float64) (lo, hi int) {
 			i++
 		}
 		// Distinct terms decide; repetitions break ties.
-		if w := worth + 1e-3*float64(min(n, 100)); w > best+1e-9 {
+		if w := worth + float64(1e-3*float64(min(n, 100))); w > best+1e-9 {
 			best, lo, hi = w, marks[i].Start, m.End
 		}
 	}

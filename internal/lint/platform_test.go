@@ -3,6 +3,7 @@ package lint
 import (
 	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -25,6 +26,24 @@ func TestRefusedPlatforms(t *testing.T) {
 				!strings.Contains(last, "imports "+module+"internal/needs64bit: build constraints exclude") {
 				t.Errorf("%s: build of %s: %v\n%s", target, pkg, err, out)
 			}
+		}
+	}
+}
+
+// Graphs, and scores of texts, are the same on every machine. The compiler fuses a product with the
+// sum that it goes into on processors that can, which rounds once instead of twice, unless the
+// product is converted to its own type.
+func TestNothingIsFused(t *testing.T) {
+	fused := regexp.MustCompile(`\((\S+:\d+)\)\s+FN?M(?:ADD|SUB)[SD]`)
+	for _, pkg := range []string{"segment/graph", "segment/terms", "text"} {
+		cmd := exec.CommandContext(t.Context(), "go", "build", "-gcflags=-S", module+pkg)
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=arm64")
+		out, err := cmd.CombinedOutput()
+		if err != nil || !strings.Contains(string(out), "FMUL") {
+			t.Fatalf("%s: %v\n%.2000s", pkg, err, out)
+		}
+		for _, m := range fused.FindAllSubmatch(out, -1) {
+			t.Errorf("%s: a product is fused with a sum", m[1])
 		}
 	}
 }

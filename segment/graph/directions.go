@@ -70,7 +70,7 @@ func (s *synthesizer) meanAlike(i int) ([]float32, error) {
 func (s *synthesizer) direction() ([]float32, error) {
 	v := make([]float32, s.Dim())
 	for j := range v {
-		v[j] = float32(s.rng.Float64() - 0.5)
+		v[j] = float32(float64(s.rng.Float64()) - 0.5)
 	}
 	if s.head.ident.Metric != fileformat.L2 {
 		return v, nil

@@ -67,7 +67,7 @@ func (q *Query) Guard(k int, s Setting, allowed int) {
 	count := func(v float64) int { return int(min(v, math.MaxInt32)) }
 	q.guard = guard{
 		want:     k,
-		passed:   k/tolerated + count(math.Ceil(mean+deviations*deviation)),
+		passed:   k/tolerated + count(math.Ceil(mean+float64(deviations*deviation))),
 		excluded: max(0, q.g.Len()-allowed),
 		most:     16 + count(far*float64(s.EF)/share),
 	}
@@ -240,9 +240,9 @@ func (q *Query) near(last float32, n int, offset float64, allowed bitset.Set, b 
 	part := float64(len(ids)) / float64(excluded)
 	b.stats.Passed = max(b.stats.Passed, int(float64(nearer)/part))
 	mean := float64(len(ids)*q.guard.want) / float64(max(1, g.Len()-excluded))
-	most := part * float64(q.guard.passed)
+	most := float64(part * float64(q.guard.passed))
 	if part < 1 {
-		most += deviations * math.Sqrt(mean)
+		most += float64(deviations * math.Sqrt(mean))
 	}
 	return float64(nearer) > most, nil
 }

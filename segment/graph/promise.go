@@ -95,7 +95,7 @@ func (g *Graph) ScanSetting(recall float64, k int) (s Setting, ok bool) {
 
 // passes returns the share of the rows at the bound of a scan of sketches that pass it: the errors
 // of estimates are normally distributed.
-func (s Stage) passes() float64 { return 1 - math.Erfc(float64(s.Deviations)/math.Sqrt2)/2 }
+func (s Stage) passes() float64 { return 1 - float64(math.Erfc(float64(s.Deviations)/math.Sqrt2)/2) }
 
 // settingUpTo is SettingUpTo for k results of a column.
 func (g *Graph) settingUpTo(column int, recall float64, k int, f Filter) (s Setting, ok bool) {

@@ -92,21 +92,21 @@ func (q *Query) Heed(ctx context.Context) { q.ctx = ctx }
 // rounded, because some processors would fuse them with a sum.
 func (g *Graph) Price(estimated float64, k int, filtered bool) float64 {
 	dim, rows := float64(g.Dim()), float64(k)
-	each, expansion := 900+3*dim, min(beamPrice*rows, wideBeamPrice)
+	each, expansion := 900+float64(3*dim), min(beamPrice*rows, wideBeamPrice)
 	switch {
 	case g.Quick() && filtered:
 		each, expansion = max(900+float64(0.9*dim), g.estimatePrice()), 0
 	case g.Quick():
 		each, expansion = g.estimatePrice(), 0
 	case filtered:
-		each = 1800 + 3*dim
+		each = 1800 + float64(3*dim)
 	}
 	return float64(estimated*each) + float64(rows*expansion) + g.scorePrice(k)
 }
 
 // scorePrice returns the price of the vectors that a search for k rows scores, about.
 func (g *Graph) scorePrice(k int) float64 {
-	return float64((10 + 1.5*float64(k)) * codes.VectorPrice * float64(g.Dim()))
+	return float64((10 + float64(1.5*float64(k))) * codes.VectorPrice * float64(g.Dim()))
 }
 
 // estimatePrice returns the price of a distance that is estimated in the quick layout, without a

@@ -75,7 +75,7 @@ func (s Stage) String() string {
 func (s Stage) times(n float64) Stage {
 	s.EF = int(math.Ceil(float64(s.EF) * n))
 	if s.StopRatio > 0 {
-		s.StopRatio = 1 + (s.StopRatio-1)*float32(n)
+		s.StopRatio = 1 + float32((s.StopRatio-1)*float32(n))
 	}
 	s.Deviations *= float32(n)
 	return s
@@ -122,7 +122,7 @@ func (s Setting) Times(n float64) Setting {
 	first := s.stage().times(n)
 	s.EF, s.StopRatio = first.EF, first.StopRatio
 	if s.FewRatio > 0 {
-		s.FewRatio = 1 + (s.FewRatio-1)*float32(n)
+		s.FewRatio = 1 + float32((s.FewRatio-1)*float32(n))
 	}
 	s.Beyond = s.Beyond.times(n)
 	return s
@@ -192,10 +192,10 @@ type level struct {
 	measured  *measured
 
 	// During the calibration:
-	samples []sample        // by trial, of a level of one stage
-	recalls *[kinds]float32 // means, of a level of one stage; 1 of a kind with few trials
-	pair    *pair           // the stages
-	missed  float32         // of two stages: what trials would miss without the bound on the distance
+	samples   []sample        // by trial, of a level of one stage
+	recalls   *[kinds]float32 // means, of a level of one stage; 1 of a kind with few trials
+	pair      *pair           // the stages
+	unbounded float32         // of two stages: what trials would miss without the bound on the distance
 }
 
 // measured is what searches of a level found, by the kind of query.

@@ -48,7 +48,7 @@ const (
 // SketchPrice returns the price of a scan of the sketches of this many rows, in the unit of
 // codes.RowPrice. The records that it reads have a price of their own.
 func (g *Graph) SketchPrice(rows int) float64 {
-	return float64(rows) * (sketchPrice + float64(signPrice*float64(g.Dim())))
+	return float64(float64(rows) * (sketchPrice + float64(signPrice*float64(g.Dim()))))
 }
 
 // SketchSize returns the bytes of the sketches of this many rows.

@@ -127,7 +127,8 @@ func record(dst []byte, y []float32, extra float32) {
 	for i := len(y); i < len(dst)-len(tail); i++ {
 		dst[i] = 128
 	}
-	level := float64(scale) * float64(scale) * float64(square) // of the coded point, so that equal ones have distance 0
+	// It belongs to the coded point, so that equal ones have distance 0.
+	level := float64(float64(scale) * float64(scale) * float64(square))
 	level += float64(float64(extra) * float64(extra))
 	binary.LittleEndian.PutUint32(tail, math.Float32bits(scale))
 	binary.LittleEndian.PutUint32(tail[4:], math.Float32bits(float32(level)))

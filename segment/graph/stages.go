@@ -273,7 +273,7 @@ func (b *builder) stagedFrom(trials []trial, column int, pairs []*pair,
 				}
 				if (n+1)*thresholds/len(order) > n*thresholds/len(order) && near[t].dist > 0 {
 					l := p.level(near[t].dist, least)
-					l.missed = missed[i]
+					l.unbounded = missed[i]
 					l.expect(&sums)
 					if l.endEarly(&nears); wanted(&l, float32(sums[likeRows].recall())) {
 						levels = append(levels, l)
@@ -289,7 +289,7 @@ func (b *builder) stagedFrom(trials []trial, column int, pairs []*pair,
 // A stream of such queries has no others that went on and found more. A level also promises less
 // the more trials would miss without its bound on the distance: see doubt.
 func (l *level) endEarly(nears *[kinds]moments) {
-	l.recall = min(l.recall, earlyRecall(nears), 1-float32(doubt*l.missed))
+	l.recall = min(l.recall, earlyRecall(nears), 1-float32(doubt*l.unbounded))
 }
 
 // earlyRecall returns what trials find that end with the first stage, of the kind that finds least.

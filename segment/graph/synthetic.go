@@ -328,7 +328,7 @@ func (s *synthesizer) moved(how change, times float64, kept int) ([]float32, err
 		case away:
 			x[i] = float32(v + float64(times*(v-float64(y[i]))))
 		case noise:
-			x[i] = float32(v + float64(length*(s.rng.Float64()-0.5)))
+			x[i] = float32(v + float64(length*(float64(s.rng.Float64())-0.5)))
 		case erased:
 			if i != kept && s.rng.Float64() < times {
 				x[i] = 0

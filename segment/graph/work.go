@@ -96,7 +96,7 @@ func (g *Graph) Work(s Setting, allowed int) float64 {
 	rows := float64(g.Len())
 	expanded := s.usual() * rows / float64(max(1, allowed))
 	if g.Quick() {
-		return float64(g.met()) + degree*min(expanded, rows)
+		return float64(g.met()) + float64(degree*min(expanded, rows))
 	}
 	return min(float64(g.met())+float64(rows*(1-math.Exp(-g.draws(expanded)))), rows)
 }

@@ -300,7 +300,7 @@ func survey(ctx context.Context, h *header, rows codes.Source) (
 				longest = max(longest, length)
 				lengths += length
 			}
-			if most := float64(simd.Largest(x[:dim])) * factor; most-most == 0 {
+			if most := float64(float64(simd.Largest(x[:dim])) * factor); most-most == 0 {
 				largest = max(largest, most)
 				for i, v := range x[:dim] {
 					sum[i] += float64(float64(v) * factor)
