@@ -3,6 +3,7 @@ package lint
 import (
 	"os"
 	"os/exec"
+	"path"
 	"regexp"
 	"strings"
 	"testing"
@@ -26,6 +27,24 @@ func TestRefusedPlatforms(t *testing.T) {
 				!strings.Contains(last, "imports "+module+"internal/needs64bit: build constraints exclude") {
 				t.Errorf("%s: build of %s: %v\n%s", target, pkg, err, out)
 			}
+		}
+	}
+}
+
+// No file is for a system and a processor at once: .ci/run compiles all files for each system and
+// for each processor, but not for each pair.
+func TestNoFileForAPair(t *testing.T) {
+	system := regexp.MustCompile(`(?:\b|_)(?:linux|darwin|windows|unix)(?:\b|_)`)
+	processor := regexp.MustCompile(`(?:\b|_)(?:amd64|arm64)(?:\b|_)`)
+	for _, f := range files(t) {
+		chosen := strings.TrimSuffix(path.Base(f.path), ".go") // what its name and its constraint say
+		for line := range strings.Lines(f.text) {
+			if strings.HasPrefix(line, "//go:build ") {
+				chosen += " " + line
+			}
+		}
+		if system.MatchString(chosen) && processor.MatchString(chosen) {
+			t.Errorf("%s is for a system and a processor", f.path)
 		}
 	}
 }

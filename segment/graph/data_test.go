@@ -150,7 +150,7 @@ var shapes = map[string]shape{
 			for _, b := range basis {
 				f := float32(r.NormFloat64())
 				for i, x := range b {
-					v[i] += f * x
+					v[i] += float32(f * x) // rounded: the same rows on every machine
 				}
 			}
 			return v

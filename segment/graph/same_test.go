@@ -36,6 +36,9 @@ func TestSameEverywhere(t *testing.T) {
 			d, queries := make1(shape, w.dim, 300, 4)
 			add(shape, d, metrics[(i+j)%len(metrics)], Options{layout: w.layout, quiet: true}, queries)
 		}
+		if testing.Short() && j > 0 { // an emulator takes minutes for six calibrations
+			continue
+		}
 		const rows, gone = 400, 10
 		m, opts := metrics[j%len(metrics)], Options{layout: w.layout, Planned: j%2 == 0}
 		d, queries := make1("latent", w.dim, rows, 4)
