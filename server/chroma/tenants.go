@@ -287,9 +287,9 @@ func (a *API) keep(ctx context.Context, s space, c *db.Collection) error {
 	return missing("database", s.Database)
 }
 
-// sweep drops the collections of a database that was deleted. It looks at them first, and then
-// whether there is such a database again: what is in a new one stays. It goes on if the client does
-// not wait for it.
+// sweep drops the collections of a database that was deleted. It lists them before it looks whether
+// the database has been made again, so it drops none of a new one. A client that disconnects does
+// not end it.
 func (a *API) sweep(ctx context.Context, s space) error {
 	ctx = context.WithoutCancel(ctx)
 	infos, err := a.db.Collections()
