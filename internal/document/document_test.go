@@ -105,7 +105,8 @@ func drawValue(t *rapid.T, e *msgpack.Encoder, depth int) error {
 }
 
 // TestDecoderIsMsgpack compares the reader with the library on values that the library writes:
-// whole, cut, and with a changed byte. The reader may refuse values that no document holds.
+// whole, cut, and with a changed byte. The reader may refuse values that no document holds. The
+// library is not asked about what it refuses: for a list it allocates whatever length is claimed.
 func TestDecoderIsMsgpack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var buf bytes.Buffer
@@ -124,9 +125,11 @@ func TestDecoderIsMsgpack(t *testing.T) {
 		if r.err == nil && (s.err != nil || len(s.b) != len(r.b)) {
 			t.Fatalf("% x: a value ends %d bytes before the end, skipped %d: %v", b, len(r.b), len(s.b), s.err)
 		}
+		if r.err != nil && damaged {
+			return
+		}
 		want, rest, err := msgpackValue(b)
 		switch {
-		case r.err != nil && damaged:
 		case r.err != nil || err != nil:
 			t.Fatalf("% x: reader: %v; library: %v", b, r.err, err)
 		case rest != len(r.b):
