@@ -90,29 +90,24 @@ func TestPlaceTakenAtOpen(t *testing.T) {
 }
 
 // TestReaderGoesToNextLeader: a call of a process that only reads, which waits for a leader that is
-// stopped, goes on once another process has taken its place.
+// stopped, goes on because another process takes its place, though that one waits for nothing.
 func TestReaderGoesToNextLeader(t *testing.T) {
 	if dir := os.Getenv("VECBOLT_LEADS"); dir != "" {
 		leadUntilEnd(dir)
 	}
 	dir := filepath.Join(t.TempDir(), "db")
 	leader := leads(t, dir)
-	var dbs [2]*db.DB
-	for i := range dbs {
-		vdb, err := db.Open(dir, &db.Options{ReadOnly: i == 0})
+	var reader *db.DB
+	for _, readOnly := range []bool{false, true} {
+		vdb, err := db.Open(dir, &db.Options{ReadOnly: readOnly})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer vdb.Close()
-		dbs[i] = vdb
+		reader = vdb
 	}
 	stop(t, leader)
-	waited := make(chan error)
-	go func() { waited <- dbs[0].Barrier(t.Context()) }()
-	if err := dbs[1].Barrier(t.Context()); err != nil { // it takes the place, after a time
-		t.Error(err)
-	}
-	if err := <-waited; err != nil {
+	if err := reader.Barrier(t.Context()); err != nil {
 		t.Error(err)
 	}
 }

@@ -21,6 +21,9 @@ const (
 	// patience is how long a process waits for an answer before it looks whether the leader is
 	// stopped, and takes its place then.
 	patience = 150 * time.Millisecond
+	// idleTime is the time between two looks of a follower that waits for nothing. A process that
+	// only reads may wait for it to take the place of a leader that is stopped.
+	idleTime = time.Second
 )
 
 // epoch is where ticks begin: before the process, so that 0 ticks are long ago.
@@ -30,9 +33,10 @@ var epoch = time.Now().Add(-time.Hour)
 // is put back by an hour, a process that goes by it does not look for a new leader for an hour.
 func ticks(t time.Time) int64 { return int64(t.Sub(epoch)) }
 
-// watch looks from time to time whether the leader of a link is stopped, and takes its place then,
-// until the returned function is called.
-func (m *Member) watch(l *link) (end func()) {
+// watch looks every so often whether the leader of a link is stopped, and takes its place then,
+// until the returned function is called. Once that has failed for a link in use, it leaves it to
+// calls to try again: each attempt copies meta.bolt.
+func (m *Member) watch(l *link, every time.Duration) (end func()) {
 	var group vfs.Group
 	ended := make(chan struct{})
 	group.Go(engine.SocketName, func() error {
@@ -40,8 +44,8 @@ func (m *Member) watch(l *link) (end func()) {
 			select {
 			case <-ended:
 				return nil
-			case <-time.After(patience):
-				if m.depose(l) {
+			case <-time.After(every):
+				if m.depose(l) || m.link.Load() == l && m.deposeFailed(l) {
 					return nil
 				}
 			}
@@ -87,6 +91,13 @@ func (m *Member) depose(l *link) bool {
 	}
 	l.socket.cut()
 	return true
+}
+
+// deposeFailed reports whether taking the place of the leader of a link has failed.
+func (m *Member) deposeFailed(l *link) bool {
+	m.deposing.Lock()
+	defer m.deposing.Unlock()
+	return !l.failed.IsZero()
 }
 
 // giveUp ends a link to a leader that is stopped if it has been waited for long enough while it was
