@@ -393,6 +393,29 @@ func TestFencedLink(t *testing.T) {
 	}
 }
 
+// TestBarrierOfFormerLeader: a leader that was fenced and does not know answers no barrier. The
+// process that asks goes to the next leader, and has what was acknowledged there.
+func TestBarrierOfFormerLeader(t *testing.T) {
+	bounded(t)
+	ctx := t.Context()
+	dir := filepath.Join(t.TempDir(), "db")
+	first, second := open(t, dir, nil), open(t, dir, nil)
+	collection(t, first, "c", Schema{})
+	if err := second.Barrier(ctx); err != nil {
+		t.Fatal(err)
+	}
+	depose(t, dir)
+	third := open(t, dir, nil)
+	upsert(t, collectionOf(t, third, "c"), Document{ID: "a"})
+	// A call of the database would look for the fence first, but not if another one just has.
+	if err := second.member.Barrier(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if seen, want := second.engine.Seen(), third.engine.Seen(); seen < want {
+		t.Errorf("batch %d behind the barrier, %d was acknowledged", seen, want)
+	}
+}
+
 // TestCannotLead: a process that cannot begin to lead, because a fence appears after it has read
 // the files, stays a follower that reads. Another process leads, and it follows.
 func TestCannotLead(t *testing.T) {

@@ -756,7 +756,8 @@ func (s *leader) decide(ctx context.Context, f *follower, id, lsn uint64, r *req
 // call runs a call that is not a write.
 func (s *leader) call(ctx context.Context, kind uint8, result *Result) error {
 	switch kind {
-	case CallBarrier:
+	case CallBarrier: // a leader that was fenced does not know what the next one has acknowledged
+		return s.engine.CheckLead()
 	case CallFlush:
 		if err := s.engine.Usable(ctx); err != nil {
 			return err
