@@ -736,7 +736,12 @@ func (m *Member) Processes(ctx context.Context) ([]Process, error) {
 }
 
 // Barrier waits until everything that any process had acknowledged before the call is visible here.
+// Calls that wait at the same time ask the leader once.
 func (m *Member) Barrier(ctx context.Context) error {
+	return m.barriers.do(ctx, func() error { return m.barrier(ctx) })
+}
+
+func (m *Member) barrier(ctx context.Context) error {
 	if err := m.renew(ctx); err != nil {
 		return err
 	}

@@ -65,6 +65,7 @@ type Member struct {
 	awaited  wait          // of a reader; guarded by looks
 	alone    atomic.Int64  // ticks until when rejoin does not wait
 	deposing sync.Mutex    // held while a stopped leader is replaced
+	barriers *rounds
 
 	mu      sync.Mutex
 	leader  *leader              // set while this process leads
@@ -87,7 +88,7 @@ type wait struct {
 // Open opens a database: it leads, or follows the process that does. Without Options.Shared it does
 // what engine.Open does.
 func Open(dir string, opts engine.Options, self Process) (*Member, error) {
-	m := &Member{dir: dir, opts: opts, self: self, looks: make(chan struct{}, 1),
+	m := &Member{dir: dir, opts: opts, self: self, looks: make(chan struct{}, 1), barriers: newRounds(),
 		changed: make(chan struct{}), retry: make(chan struct{}, 1)}
 	_, _ = rand.Read(m.writer[:]) // never fails
 	m.ctx, m.cancel = context.WithCancel(context.Background())
