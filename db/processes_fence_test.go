@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -414,6 +415,66 @@ func TestBarrierOfFormerLeader(t *testing.T) {
 	if seen, want := second.engine.Seen(), third.engine.Seen(); seen < want {
 		t.Errorf("batch %d behind the barrier, %d was acknowledged", seen, want)
 	}
+}
+
+// TestFormerLeaderNotices: a leader that was fenced and goes on without a call notices by the
+// connections that end, and follows.
+func TestFormerLeaderNotices(t *testing.T) {
+	bounded(t)
+	dir := filepath.Join(t.TempDir(), "db")
+	first, second := open(t, dir, nil), open(t, dir, nil)
+	collection(t, first, "c", Schema{})
+	depose(t, dir)
+	upsert(t, collectionOf(t, second, "c"), Document{ID: "a"})
+	for first.engine.Leads() {
+		runtime.Gosched()
+	}
+}
+
+// TestFormerLeaderReleasesFolder: a process that has lost the lead releases the folder that it
+// published to, before its calls go on. It publishes again once it leads again.
+func TestFormerLeaderReleasesFolder(t *testing.T) {
+	bounded(t)
+	ctx, parent := t.Context(), t.TempDir()
+	dir, folder := filepath.Join(parent, "db"), filepath.Join(parent, "published")
+	publish := func(p *Publisher, version uint64) {
+		t.Helper()
+		if done, err := p.Publish(ctx); err != nil || done.Version != version {
+			t.Fatalf("%+v, %v, want version %d", done, err, version)
+		}
+	}
+	publisher := func(vdb *DB) *Publisher {
+		t.Helper()
+		p, err := vdb.NewPublisher(folder, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := p.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		return p
+	}
+	first, second := open(t, dir, nil), open(t, dir, nil)
+	collection(t, first, "c", Schema{})
+	former := publisher(first)
+	publish(former, 1)
+	depose(t, dir)
+	upsert(t, collectionOf(t, second, "c"), Document{ID: "a"})
+	if err := first.Barrier(ctx); err != nil {
+		t.Fatal(err)
+	}
+	next := publisher(second)
+	publish(next, 2)
+	if _, err := former.Publish(ctx); !errors.Is(err, ErrLocked) {
+		t.Errorf("a process that follows publishes: %v", err)
+	}
+	if err := errors.Join(next.Close(), second.Close()); err != nil {
+		t.Fatal(err)
+	}
+	upsert(t, collectionOf(t, first, "c"), Document{ID: "b"})
+	publish(former, 3)
 }
 
 // TestCannotLead: a process that cannot begin to lead, because a fence appears after it has read

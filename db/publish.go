@@ -77,7 +77,8 @@ func (db *DB) NewPublisher(dir string, opts *PublishOptions) (*Publisher, error)
 // Publish writes the present version of the database to the folder, unless it
 // is there already. Readers and writers go on. After an error, and after a
 // crash at any moment, the folder holds the previous version, whole; Publish
-// can be called again.
+// can be called again. A process that has lost the lead has released the folder:
+// Publish fails with ErrLocked, and takes the folder again once this process leads.
 func (p *Publisher) Publish(ctx context.Context) (Publication, error) {
 	var done replica.Publication
 	err := p.db.engine.MayWait()

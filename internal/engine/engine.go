@@ -88,8 +88,9 @@ type Engine struct {
 	behind   atomic.Bool   // the version is that of a directory which was fenced: see Fenced
 	replaced atomic.Bool   // load found another database in the directory
 	shared   sharing
-	writes   bool // from the lock to its end: this process may write; guarded by Mu
-	keeping  int  // derived files that are being written; guarded by Mu
+	writes   bool                 // from the lock to its end: this process may write; guarded by Mu
+	deposed  map[*func()]struct{} // see WhenDeposed; guarded by Mu
+	keeping  int                  // derived files that are being written; guarded by Mu
 
 	Folder *folderReader          // nil unless the directory is a published folder
 	names  atomic.Pointer[vfs.FS] // the file names of its newest version
@@ -111,7 +112,7 @@ func newEngine(dir string, opts Options) *Engine {
 	e := &Engine{
 		Dir: dir, Opts: opts,
 		Active: newHead(), Live: map[*Version]struct{}{}, Mapped: map[*OpenSegment]struct{}{},
-		litter:   map[uint64]struct{}{},
+		litter: map[uint64]struct{}{}, deposed: map[*func()]struct{}{},
 		Segments: map[uint64]*OpenSegment{}, stored: map[uint32]*Definition{},
 	}
 	e.shared.roots = map[*meta.Store]Root{}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -431,11 +432,30 @@ func Empty(dir *vfs.FS) error {
 	return errors.Join(errs...)
 }
 
+// WhenDeposed has fn called each time this process has lost the lead, until forget is called. fn
+// must not block: this process follows the next leader only afterwards.
+func (e *Engine) WhenDeposed(fn func()) (forget func()) {
+	e.Mu.Lock()
+	defer e.Mu.Unlock()
+	e.deposed[&fn] = struct{}{}
+	return func() {
+		e.Mu.Lock()
+		defer e.Mu.Unlock()
+		delete(e.deposed, &fn)
+	}
+}
+
 // StepDown makes a leader that was fenced a follower. Adopt gives it the version of the new leader;
 // until then it serves the one that it has. Calls that write files end first.
 func (e *Engine) StepDown() error {
 	e.setWrites(false)
 	e.role.Store(uint32(Follower))
+	e.Mu.Lock()
+	deposed := slices.Collect(maps.Keys(e.deposed))
+	e.Mu.Unlock()
+	for _, fn := range deposed {
+		(*fn)()
+	}
 	e.CommitMu.Lock()
 	e.flushed.Broadcast() // to writers that wait for a flush: none will come
 	e.CommitMu.Unlock()

@@ -35,11 +35,13 @@ type Options struct {
 // Its methods are safe for concurrent use. It must be closed before the database.
 type Publisher struct {
 	engine *engine.Engine
-	to     *vfs.FS // the folder
+	path   string  // of the folder
+	to     *vfs.FS // the folder; nil while another process leads
 	temp   *vfs.FS // tmp/ in it: laid out like a database
 	hook   vfs.Hook
 	lock   *vfs.Lock
 	keep   int
+	forget func() // has the engine call yield no more
 
 	mu      sync.Mutex // held by Publish and Close
 	closed  bool
@@ -75,33 +77,39 @@ func NewPublisher(e *engine.Engine, dir string, o Options) (*Publisher, error) {
 		return nil, err
 	}
 	defer e.End()
-	p := &Publisher{engine: e, keep: o.Keep, hook: o.Hook}
-	if err := p.open(dir); err != nil {
-		_ = p.release()
+	p := &Publisher{engine: e, path: dir, keep: o.Keep, hook: o.Hook}
+	if err := p.open(); err != nil {
 		return nil, err
 	}
+	p.forget = e.WhenDeposed(p.yield)
 	return p, nil
 }
 
 // lockFile is locked by the Publisher of a folder.
 const lockFile = "publish.lock"
 
-func (p *Publisher) open(dir string) (err error) {
+func (p *Publisher) open() (err error) {
+	defer func() {
+		if err != nil {
+			_ = p.release()
+		}
+	}()
 	if p.engine.Opts.ReadOnly {
 		return engine.ErrReadOnly
 	}
-	if err := outside(p.engine, dir); err != nil {
+	if err := outside(p.engine, p.path); err != nil {
 		return err
 	}
 	if p.engine.Role() == engine.Follower {
 		return engine.ErrFollows
 	}
-	if err := engine.MakeDir(dir); err != nil {
+	if err := engine.MakeDir(p.path); err != nil {
 		return err
 	}
-	if p.to, err = vfs.Open(dir, p.hook); err != nil {
+	if p.to, err = vfs.Open(p.path, p.hook); err != nil {
 		return err
 	}
+	p.path = p.to.Path() // the working directory may change until the folder is opened again
 	if err := vacant(p.to); err != nil {
 		return err
 	}
@@ -117,7 +125,7 @@ func (p *Publisher) open(dir string) (err error) {
 	if err := p.to.SyncDir("."); err != nil {
 		return err
 	}
-	if p.temp, err = openTemp(dir, p.hook); err != nil {
+	if p.temp, err = openTemp(p.path, p.hook); err != nil {
 		return err
 	}
 	p.last, err = newest(p.to)
@@ -205,11 +213,11 @@ func openTemp(dir string, hook vfs.Hook) (*vfs.FS, error) {
 // brings them back. So files that no version uses are removed, to be written
 // again under a new sync.
 func (p *Publisher) startAfresh() error {
-	to, err := vfs.Open(p.dir(), p.hook)
+	to, err := vfs.Open(p.path, p.hook)
 	if err != nil {
 		return err
 	}
-	temp, err := openTemp(p.dir(), p.hook)
+	temp, err := openTemp(p.path, p.hook)
 	if err != nil {
 		return errors.Join(err, to.Close())
 	}
@@ -226,9 +234,23 @@ func (p *Publisher) Close() error {
 		return nil
 	}
 	p.closed = true
+	p.forget()
 	return p.release()
 }
 
+// yield releases the folder if this process does not lead any more: the next leader may publish to
+// it. A Publish that runs does so at its end.
+func (p *Publisher) yield() {
+	if p.engine.Leads() || !p.mu.TryLock() {
+		return
+	}
+	defer p.mu.Unlock()
+	if err := p.release(); err != nil {
+		p.engine.Opts.Logger.Warn("met errors while it released a published folder", "dir", p.path, "error", err)
+	}
+}
+
+// release closes the folder; mu is held, or nobody else has p.
 func (p *Publisher) release() error {
 	var errs []error
 	if p.lock != nil {
@@ -239,13 +261,16 @@ func (p *Publisher) release() error {
 			errs = append(errs, f.Close())
 		}
 	}
+	p.lock, p.temp, p.to, p.based = nil, nil, nil, false
 	return errors.Join(errs...)
 }
 
 // Publish writes the present version of the database to the folder, unless it is there already.
 // Readers and writers go on. After an error, and after a crash at any moment, the folder holds the
-// previous version, whole; Publish can be called again.
+// previous version, whole; Publish can be called again. A process that has lost the lead has
+// released the folder, and takes it again once it leads again.
 func (p *Publisher) Publish(ctx context.Context) (Publication, error) {
+	defer p.yield()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -255,10 +280,13 @@ func (p *Publisher) Publish(ctx context.Context) (Publication, error) {
 		return Publication{}, err
 	}
 	defer p.engine.End()
+	if p.to == nil {
+		if err := p.open(); err != nil {
+			return Publication{}, err
+		}
+	}
 	return p.publish(ctx)
 }
-
-func (p *Publisher) dir() string { return p.to.Dir() }
 
 func (p *Publisher) publish(ctx context.Context) (done Publication, err error) {
 	start := time.Now()
@@ -317,7 +345,7 @@ func (p *Publisher) publish(ctx context.Context) (done Publication, err error) {
 		NewFiles: next.files, NewBytes: next.bytes,
 	}
 	if !same {
-		p.engine.Opts.Logger.Info("published", "dir", p.dir(), "version", m.Number, "lsn", m.Batch,
+		p.engine.Opts.Logger.Info("published", "dir", p.path, "version", m.Number, "lsn", m.Batch,
 			"files", next.files, "bytes", next.bytes, "took", time.Since(start))
 	}
 	return done, nil
@@ -400,7 +428,7 @@ func (p *Publisher) commit(m *manifest.Manifest) error {
 // be removed is tried again after the next Publish.
 func (p *Publisher) tidy() {
 	if err := p.remove(); err != nil {
-		p.engine.Opts.Logger.Warn("cannot remove old versions", "dir", p.dir(), "error", err)
+		p.engine.Opts.Logger.Warn("cannot remove old versions", "dir", p.path, "error", err)
 	}
 }
 

@@ -261,6 +261,9 @@ func (s *leader) connected(conn *net.UnixConn, number uint64) error {
 	}
 	if err == nil {
 		s.read(f)
+		if s.ctx.Err() == nil {
+			_ = s.engine.CheckLead() // whoever takes the place of a leader ends the connection to it
+		}
 		f.send(Bye{})
 	} else {
 		f.send(Refused{Err: err})
