@@ -351,6 +351,8 @@ var mutants = []mutant{
 	{name: "shared-message-in-passing-lost", file: "internal/share/reader.go", pkg: "internal/share",
 		run: "TestPassing",
 		old: "\t\tl.held = msg\n", new: ""},
+	{name: "shared-next-leader-knows-no-outcome", file: "internal/share/leader.go", profiles: "policies,policies-interval",
+		old: "result.LSN, result.Deleted, err = s.engine.Outcome(f.id(m.Of), m.Seen)", new: "err = engine.ErrUnknown"},
 	{name: "shared-outcome-guessed", file: "internal/engine/outcome.go", pkg: "db",
 		run: "TestForgottenWrite",
 		old: "if seen < since {", new: "if false {"},

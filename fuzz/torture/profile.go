@@ -17,7 +17,7 @@ type profile struct {
 	docs    int  // most documents of a batch
 	cost    int  // divisor of the number of verified states, for large states; 0 is 1
 	weights []weight
-	members []db.SyncPolicy // of two processes that share the database; nil: the workload opens it
+	members []db.SyncPolicy // of processes that share the database, one for each track; nil: the workload opens it
 }
 
 // A weight is the relative frequency of a kind of step.
@@ -99,10 +99,10 @@ var profiles = []profile{
 			{stepCompact, 1}, {stepDrop, 1}, {stepCreate, 1}}},
 	{name: "deposed", steps: 24, head: 16 * kib, compact: true, ids: 20, text: 400, docs: 3,
 		weights: []weight{{stepBatch, 4}, {stepDelete, 1}, {stepDepose, 2}, {stepFlush, 1}, {stepCompact, 1}}},
-	{name: "policies", steps: 40, cost: 2, head: 32 * kib, ids: 20, text: 400, docs: 3,
-		members: []db.SyncPolicy{db.SyncNever, db.SyncAlways}, weights: memberWeights},
-	{name: "policies-interval", steps: 40, cost: 2, head: 32 * kib, ids: 20, text: 400, docs: 3,
-		members: []db.SyncPolicy{db.SyncAlways, db.SyncInterval}, weights: memberWeights},
+	{name: "policies", steps: 12, tracks: 3, cost: 2, head: 32 * kib, ids: 20, text: 400, docs: 3,
+		members: []db.SyncPolicy{db.SyncNever, db.SyncAlways, db.SyncNever}, weights: memberWeights},
+	{name: "policies-interval", steps: 12, tracks: 3, cost: 2, head: 32 * kib, ids: 20, text: 400, docs: 3,
+		members: []db.SyncPolicy{db.SyncAlways, db.SyncInterval, db.SyncInterval}, weights: memberWeights},
 	{name: "words", steps: 40, head: 12 * kib, compact: true, ids: 30, text: 400, docs: 4,
 		weights: []weight{{stepBatch, 4}, {stepCross, 2}, {stepDelete, 1}, {stepText, 2},
 			{stepFlush, 2}, {stepCompact, 1}}},
