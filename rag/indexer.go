@@ -99,8 +99,10 @@ func NewIndexer(s Store, e embed.Embedder, opts *IndexerOptions) (*Indexer, erro
 // earlier batches written. If a document now has fewer chunks, its surplus chunks are removed. The
 // error matches ErrIndex.
 //
-// Calls that split the same document take turns if they are of one Indexer. Several Indexers must
-// not split one document at the same time: it may be left with chunks of both versions.
+// Calls that split the same document take turns if they are of one Indexer. Several Indexers, of
+// one process or several, must not split one document at the same time: it may be left with chunks
+// of both versions, or without the last chunks of the version that was written last, and no call
+// fails. Indexing it once more then leaves exactly its chunks.
 func (x *Indexer) Index(ctx context.Context, docs ...db.Document) ([]string, error) {
 	start := time.Now()
 	ids, err := x.index(ctx, docs)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/internal/dbtest"
 	"github.com/vecbolt/vecbolt/rag/embed"
 	"github.com/vecbolt/vecbolt/rag/split"
 )
@@ -231,6 +232,81 @@ func TestIndexerTakesTurns(t *testing.T) {
 			t.Errorf("%q in %v, want %q", store.writes, took, want)
 		}
 	})
+}
+
+// A pausedStore does something before it removes surplus chunks.
+type pausedStore struct {
+	*db.Collection
+	pause func()
+}
+
+func (s *pausedStore) DeleteWhere(ctx context.Context, where filter.Expr) (int, error) {
+	s.pause()
+	return s.Collection.DeleteWhere(ctx, where)
+}
+
+// TestIndexersOfTwoProcesses: two processes index one document. In turn, the later one leaves
+// exactly its chunks. At the same time, the version that is written last may lose its last chunks,
+// as Index says; indexing it again leaves exactly its chunks.
+func TestIndexersOfTwoProcesses(t *testing.T) {
+	ctx := t.Context()
+	leader, other := dbtest.Share(t, db.Open, &db.Options{Sync: db.SyncNever})
+	splitter, err := split.New(split.Markdown(""), split.Options{MaxTokens: 12, Overlap: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var colls [2]*db.Collection
+	for i, vdb := range []*db.DB{leader, other} {
+		if colls[i], err = vdb.OpenCollection(ctx, "docs", db.Schema{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	document := func(word string, chunks int) db.Document {
+		d := db.Document{ID: "doc"}
+		for i := range chunks {
+			d.Text += fmt.Sprintf("# Part %d\n\nThis part is about %s.\n\n", i, word)
+		}
+		return d
+	}
+	index := func(s Store, d db.Document) {
+		t.Helper()
+		x, err := NewIndexer(s, newCounted(t), &IndexerOptions{Split: splitter, Logger: slog.New(slog.DiscardHandler)})
+		if err == nil {
+			_, err = x.Index(ctx, d)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	check := func(what, word string, chunks int) {
+		t.Helper()
+		if err := other.Barrier(ctx); err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for d, err := range colls[1].All(ctx, nil, db.WithText) {
+			if err != nil || !strings.Contains(d.Text, word) {
+				t.Errorf("%s: %q, not about %s, %v", what, d.Text, word, err)
+			}
+			n++
+		}
+		if n != chunks {
+			t.Errorf("%s: %d chunks, want %d", what, n, chunks)
+		}
+	}
+	long, short := document("figs", 5), document("pears", 3)
+	for i := range colls {
+		mine, others := colls[i], colls[1-i]
+		index(mine, long)
+		index(others, short)
+		check("in turn", "pears", 3)
+		index(&pausedStore{mine, func() { index(others, short) }}, long)
+		check("a longer one meanwhile", "pears", 3)
+		index(&pausedStore{mine, func() { index(others, long) }}, short)
+		check("a shorter one meanwhile", "figs", 3) // of 5
+		index(mine, long)
+		check("again", "figs", 5)
+	}
 }
 
 func TestIndexerConfig(t *testing.T) {
