@@ -477,6 +477,42 @@ func TestFormerLeaderReleasesFolder(t *testing.T) {
 	publish(former, 3)
 }
 
+// TestDeposedWhilePublishing: a Publish that runs while its process loses the lead publishes
+// nothing, and releases the folder at its end.
+func TestDeposedWhilePublishing(t *testing.T) {
+	bounded(t)
+	ctx, parent := t.Context(), t.TempDir()
+	dir, folder := filepath.Join(parent, "db"), filepath.Join(parent, "published")
+	opts := &Options{Sync: SyncNever}
+	first, second := open(t, dir, opts), open(t, dir, opts)
+	collection(t, first, "c", Schema{})
+	armed := false
+	former, err := first.NewPublisher(folder, &PublishOptions{hook: func(vfs.Op) error {
+		if !armed {
+			return nil
+		}
+		armed = false
+		depose(t, dir)
+		upsert(t, collectionOf(t, second, "c"), Document{ID: "a"})
+		return first.Barrier(ctx) // it follows
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer former.Close()
+	armed = true
+	if done, err := former.Publish(ctx); !errors.Is(err, ErrLocked) {
+		t.Errorf("%+v, %v", done, err)
+	}
+	next, err := second.NewPublisher(folder, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := next.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestCannotLead: a process that cannot begin to lead, because a fence appears after it has read
 // the files, stays a follower that reads. Another process leads, and it follows.
 func TestCannotLead(t *testing.T) {

@@ -82,6 +82,7 @@ func NewPublisher(e *engine.Engine, dir string, o Options) (*Publisher, error) {
 		return nil, err
 	}
 	p.forget = e.WhenDeposed(p.yield)
+	p.yield() // if it has lost the lead before
 	return p, nil
 }
 
@@ -261,7 +262,7 @@ func (p *Publisher) release() error {
 			errs = append(errs, f.Close())
 		}
 	}
-	p.lock, p.temp, p.to, p.based = nil, nil, nil, false
+	p.lock, p.temp, p.to, p.based, p.known = nil, nil, nil, false, nil
 	return errors.Join(errs...)
 }
 
@@ -513,6 +514,9 @@ func (p *publication) documents() (commits uint64, err error) {
 	e := p.engine
 	e.MetaMu.Lock()
 	defer e.MetaMu.Unlock()
+	if !e.Leads() { // it has lost the lead since; StepDown waits for MetaMu
+		return 0, engine.ErrFollows
+	}
 	p.ver = e.Current()
 	// A replica must not have what the database may lose. Writers go on: their
 	// writes after this sync are not in the version, which was chosen before.
