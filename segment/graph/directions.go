@@ -9,22 +9,27 @@ import (
 	"github.com/vecbolt/vecbolt/simd"
 )
 
-// Parameters of sort and of meanAlike.
+// Parameters of component, meanAlike and findFirst.
 const (
-	turns     = 12 // of the power iteration
-	alikeRows = 64 // rows of a mean
+	turns     = 12   // of the power iteration
+	alikeRows = 64   // rows of a mean
+	mostFirst = 16   // principal components
+	leastHeld = 0.05 // part of the variance that each of these has
 )
 
-// sort sorts the rows of the sample along their first principal component, the direction of their
-// largest differences. Power iteration finds it.
-func (s *synthesizer) sort() {
+// component returns the next principal component of the sample, the direction of the largest
+// differences at right angles to s.components. Power iteration finds it.
+func (s *synthesizer) component() []float32 {
 	some := s.sample[:min(len(s.sample), placedRows)]
 	most := make([]float32, s.Dim())
 	for j := range most { // any start, if it is not at a right angle
 		most[j] = 1 / float32(j+1)
 	}
-	far := make([]float64, len(s.sample))
+	far := make([]float64, len(some))
 	for range turns {
+		for _, y := range s.components {
+			takeAway(most, y)
+		}
 		mean := 0.0
 		for i, p := range some {
 			far[i] = simd.Dot64(p.vec, most)
@@ -46,6 +51,12 @@ func (s *synthesizer) sort() {
 			most[j] = float32(v / largest)
 		}
 	}
+	return most
+}
+
+// sort sorts the rows of the sample along their first principal component.
+func (s *synthesizer) sort() {
+	most, far := s.component(), make([]float64, len(s.sample))
 	for i, p := range s.sample {
 		far[i] = simd.Dot64(p.vec, most)
 		s.sorted = append(s.sorted, i)
@@ -64,6 +75,57 @@ func (s *synthesizer) meanAlike(i int) ([]float32, error) {
 		rows[j] = s.sample[at].row
 	}
 	return s.meanOf(rows)
+}
+
+// findFirst sets the first principal components of the sample, with length 1: those that have a
+// twentieth of the variance each.
+func (s *synthesizer) findFirst() {
+	some := s.sample[:min(len(s.sample), placedRows)]
+	mean := make([]float64, s.Dim())
+	for _, p := range some {
+		for j, v := range p.vec {
+			mean[j] += float64(v) / float64(len(some))
+		}
+	}
+	variance := 0.0
+	for _, p := range some {
+		for j, v := range p.vec {
+			variance += float64((float64(v) - mean[j]) * (float64(v) - mean[j]))
+		}
+	}
+	for len(s.components) < mostFirst {
+		x := s.component()
+		length, middle, held := math.Sqrt(simd.Dot64(x, x)), 0.0, 0.0
+		for j, v := range x {
+			x[j] = float32(float64(v) / length)
+			middle += float64(float64(x[j]) * mean[j])
+		}
+		for _, p := range some {
+			along := simd.Dot64(p.vec, x) - middle
+			held += float64(along * along)
+		}
+		if !(held >= leastHeld*variance && held > 0) {
+			return
+		}
+		s.components = append(s.components, x)
+	}
+}
+
+// lessFirst returns a row of the sample without its parts along the first principal components,
+// which it does not measure from the mean. So the mean loses its parts too, as where texts lose
+// what their language has in common. The i-th trial takes the i-th of rows at equal steps, so it
+// draws no random number. Where nothing else is left, it returns the row.
+func (s *synthesizer) lessFirst(i int) []float32 {
+	row := s.sample[i*len(s.sample)/sampled[withoutFirst]].vec
+	x := slices.Clone(row)
+	length := math.Sqrt(simd.Dot64(x, x))
+	for _, y := range s.components {
+		takeAway(x, y)
+	}
+	if left := math.Sqrt(simd.Dot64(x, x)); !(left > leastLeft*length) {
+		return slices.Clone(row)
+	}
+	return x
 }
 
 // direction returns a vector in any direction, for L2 as long as a random row.

@@ -119,7 +119,7 @@ func TestDepths(t *testing.T) {
 		without []kind // no region of these rows has more dimensions than others
 	}{
 		{fileformat.Cosine, []kind{meansDense, betweenDense, awayDense, longMeans}},
-		{fileformat.L2, []kind{meansDense, betweenDense, awayDense, opposite}},
+		{fileformat.L2, []kind{meansDense, betweenDense, awayDense, withoutFirst, opposite}},
 	} {
 		_, trials, _ := trialsOf(t, d.graph(t, c.metric, Options{quiet: true}), d)
 		var atLeast [kinds][len(calibrated)]int

@@ -43,7 +43,8 @@ type synthesizer struct {
 	populous []place // the same, those with the most rows around them first
 	dense    bool    // the first of these are of a region of more dimensions: see findDense
 
-	sorted []int // rows of the sample, along their first principal component
+	sorted     []int       // rows of the sample, along their first principal component
+	components [][]float32 // the first principal components of the sample: see findFirst
 
 	centre []float32   // mean of the sample
 	strong [][]float32 // directions in which rows differ most: see remainder
@@ -100,6 +101,9 @@ func (b *builder) queries(rows codes.Source) (all []trial, err error) {
 		return nil, err
 	}
 	s.sort()
+	if b.head.ident.Metric == fileformat.Cosine {
+		s.findFirst()
+	}
 	if b.head.ident.Metric != fileformat.Dot {
 		s.findStrong()
 	}
@@ -111,6 +115,7 @@ func (b *builder) queries(rows codes.Source) (all []trial, err error) {
 			k >= meansDense && k <= awayDense && !s.dense,
 			k == weakDirections && s.strong == nil,
 			k == midDirections && s.middle == len(s.strong),
+			k == withoutFirst && s.components == nil,
 			k == opposite && l2,
 			k == longMeans && !l2:
 			continue
@@ -205,6 +210,8 @@ func (s *synthesizer) query(k kind, i int) ([]float32, error) {
 		return s.remainder(len(s.strong)), nil
 	case midDirections:
 		return s.remainder(s.middle), nil
+	case withoutFirst:
+		return s.lessFirst(i), nil
 	case longMeans:
 		return s.longMean()
 	default:

@@ -38,6 +38,7 @@ const (
 	anywhere                    // all directions alike, even those that the rows hardly use; for L2 as long as a row
 	weakDirections              // rows without the directions in which rows differ most; not for Dot
 	midDirections               // rows without the few in which most of their length lies; not for Dot
+	withoutFirst                // rows without their first principal components, if these are strong; only for Cosine
 	popular                     // sparse rows that keep the component in which rows are largest
 	single                      // as long as a row, along one axis; only where many components are zero
 	filled                      // rows without the components that are often zero; only where many are zero
@@ -54,8 +55,8 @@ var sampled = [kinds]int{likeRows: 240, meansOfFew: 90, meansOfMany: 90, perturb
 	midpoints: 160, lonelyMidpoints: 90, mixedMidpoints: 160, central: 90, extrapolated: 90, noisy: 90,
 	nearCrowded: 90, nearLonely: 90, nearby: 90, insidePopulous: 90, meansPopulous: 90, betweenPopulous: 90,
 	nearPopulous: 90, insideLonely: 90, meansLonely: 90, betweenTight: 90, meansDense: 90, betweenDense: 90,
-	awayDense: 90, alike: 90, anywhere: 90, weakDirections: 90, midDirections: 90, popular: 90, single: 90,
-	filled: 90, partlyFilled: 90, opposite: 90, longMeans: 90}
+	awayDense: 90, alike: 90, anywhere: 90, weakDirections: 90, midDirections: 90, withoutFirst: 90, popular: 90,
+	single: 90, filled: 90, partlyFilled: 90, opposite: 90, longMeans: 90}
 
 // An outcome is the state of a search at the point where a setting would end it.
 type outcome struct {
