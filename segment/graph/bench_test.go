@@ -237,6 +237,39 @@ func BenchmarkScanSketches(b *testing.B) {
 	}
 }
 
+// BenchmarkManyResults prints what scans of sketches for many results take in each set of
+// formattest.Sets, and the records that they read. The best of several times counts for each query.
+func BenchmarkManyResults(b *testing.B) {
+	for _, set := range formattest.Sets(b, 300) {
+		d := &data{set.Rows}
+		g := d.graph(b, fileformat.Cosine, Options{quiet: true, layout: plain})
+		for _, k := range []int{100, 200, 300, 400, 500, 1000} {
+			b.Run(fmt.Sprintf("%s/k=%d", set.Name, k), func(b *testing.B) {
+				s := Setting{EF: k, Within: alwaysBeyond, Beyond: Stage{Deviations: 1}}
+				var buf Buffer
+				for b.Loop() {
+					us, read := 0.0, 0
+					for i := range set.Queries.Len() {
+						q, best := g.Query(set.Queries.Row(i)), math.Inf(1)
+						for range 9 {
+							start := time.Now()
+							_, stats, err := q.Find(k, s, nil, &buf)
+							if err != nil {
+								b.Fatal(err)
+							}
+							best, read = min(best, time.Since(start).Seconds()*1e6), read+stats.Estimated
+						}
+						us += best
+					}
+					n := float64(set.Queries.Len())
+					b.ReportMetric(us/n, "us/scan")
+					b.ReportMetric(float64(read)/n/9, "records/scan")
+				}
+			})
+		}
+	}
+}
+
 // BenchmarkExpansions prints what a search without a stopping ratio takes for each expansion of the
 // quick layout, and for each distance that it estimates, beside a scan of sketches. Prices of
 // distances follow from it: see estimatePrice.

@@ -91,6 +91,43 @@ func TestScanSketches(t *testing.T) {
 	}
 }
 
+// TestScanForManyResults: a scan for many results reads few records beside those of the rows that
+// it finds, though the walk before it found few of these.
+func TestScanForManyResults(t *testing.T) {
+	const k, rows, queries = 500, 9000, 5
+	d, vecs := make1("clusters", 64, rows, queries)
+	s := Setting{EF: 1, Within: alwaysBeyond, Beyond: Stage{Deviations: 0.5}}
+	most := bitset.New(rows)
+	for row := range rows {
+		if row%10 > 0 {
+			most.Set(row)
+		}
+	}
+	for _, layout := range []uint32{plain, quick} {
+		g := d.graph(t, fileformat.L2, Options{layout: layout, quiet: true})
+		var buf Buffer
+		for _, allowed := range []bitset.Set{nil, most} {
+			found, read := 0, 0
+			for _, vec := range vecs {
+				q := g.Query(vec)
+				got, stats, err := q.Find(k, s, allowed, &buf)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, row := range nearestByCodes(q, k, none, allowed) {
+					if slices.Contains(got, row) {
+						found++
+					}
+				}
+				read += stats.Estimated
+			}
+			if found < queries*k*97/100 || read > 4*queries*rescored(k) {
+				t.Errorf("layout %d, filter %t: %d of %d found, %d records read", layout, allowed != nil, found, queries*k, read)
+			}
+		}
+	}
+}
+
 // TestScanSetting: a scan of sketches keeps its promise under filters, whether these are
 // independent of the query or exclude its neighbourhood, for rows like those of the graph and for
 // others.
