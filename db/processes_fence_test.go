@@ -437,36 +437,23 @@ func TestFormerLeaderReleasesFolder(t *testing.T) {
 	bounded(t)
 	ctx, parent := t.Context(), t.TempDir()
 	dir, folder := filepath.Join(parent, "db"), filepath.Join(parent, "published")
-	publish := func(p *Publisher, version uint64) {
+	publishes := func(p *Publisher, version uint64) {
 		t.Helper()
-		if done, err := p.Publish(ctx); err != nil || done.Version != version {
-			t.Fatalf("%+v, %v, want version %d", done, err, version)
+		if done := publish(t, p); done.Version != version {
+			t.Fatalf("%+v, want version %d", done, version)
 		}
-	}
-	publisher := func(vdb *DB) *Publisher {
-		t.Helper()
-		p, err := vdb.NewPublisher(folder, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := p.Close(); err != nil {
-				t.Error(err)
-			}
-		})
-		return p
 	}
 	first, second := open(t, dir, nil), open(t, dir, nil)
 	collection(t, first, "c", Schema{})
-	former := publisher(first)
-	publish(former, 1)
+	former := publisher(t, first, folder, nil)
+	publishes(former, 1)
 	depose(t, dir)
 	upsert(t, collectionOf(t, second, "c"), Document{ID: "a"})
 	if err := first.Barrier(ctx); err != nil {
 		t.Fatal(err)
 	}
-	next := publisher(second)
-	publish(next, 2)
+	next := publisher(t, second, folder, nil)
+	publishes(next, 2)
 	if _, err := former.Publish(ctx); !errors.Is(err, ErrLocked) {
 		t.Errorf("a process that follows publishes: %v", err)
 	}
@@ -474,11 +461,11 @@ func TestFormerLeaderReleasesFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	upsert(t, collectionOf(t, first, "c"), Document{ID: "b"})
-	publish(former, 3)
+	publishes(former, 3)
 }
 
-// TestDeposedWhilePublishing: a Publish that runs while its process loses the lead publishes
-// nothing, and releases the folder at its end.
+// TestDeposedWhilePublishing: a Publish whose process loses the lead before it has chosen a version
+// publishes nothing, and releases the folder at its end.
 func TestDeposedWhilePublishing(t *testing.T) {
 	bounded(t)
 	ctx, parent := t.Context(), t.TempDir()

@@ -246,8 +246,8 @@ func (s *pausedStore) DeleteWhere(ctx context.Context, where filter.Expr) (int, 
 }
 
 // TestIndexersOfTwoProcesses: two processes index one document. In turn, the later one leaves
-// exactly its chunks. At the same time, the version that is written last may lose its last chunks,
-// as Index says; indexing it again leaves exactly its chunks.
+// exactly its chunks. At the same time, the version that is written last loses its last chunks, as
+// Index says that it may; indexing it again leaves exactly its chunks.
 func TestIndexersOfTwoProcesses(t *testing.T) {
 	ctx := t.Context()
 	leader, other := dbtest.Share(t, db.Open, &db.Options{Sync: db.SyncNever})

@@ -97,7 +97,7 @@ func (m *Member) join(ctx context.Context, wait time.Duration) (*link, error) {
 		defer func() { l.wait, l.source.deadline = 0, time.Time{} }()
 	}
 	if l.pid, err = checkPeer(socket); err == nil {
-		defer m.watch(l, patience)()
+		defer m.watch(l)()
 		err = l.greet(Hello{Version: Version, Process: m.process(engine.Follower), ReadOnly: m.opts.ReadOnly,
 			Writer: m.writer, SyncWithin: m.opts.SyncWithin()})
 	}
@@ -257,7 +257,7 @@ func (m Records) records() []engine.Record {
 
 // adoptFirst adopts the state of Welcome, or a newer one that follows it.
 func (m *Member) adoptFirst(l *link) error {
-	defer m.watch(l, patience)()
+	defer m.watch(l)()
 	root := l.root(l.welcome.Root, l.welcome.Applied)
 	for {
 		err := m.engine.Adopt(root, l.records)
@@ -340,7 +340,7 @@ func (m *Member) run(l *link) {
 		}
 		unwatch := func() {}
 		if !m.opts.ReadOnly {
-			unwatch = m.watch(l, idleTime)
+			unwatch = m.watchIdle(l)
 		}
 		err := m.read(l)
 		unwatch()

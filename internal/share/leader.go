@@ -760,6 +760,10 @@ func (s *leader) decide(ctx context.Context, f *follower, id, lsn uint64, r *req
 func (s *leader) call(ctx context.Context, kind uint8, result *Result) error {
 	switch kind {
 	case CallBarrier: // a leader that was fenced does not know what the next one has acknowledged
+		if err := s.engine.Begin(); err != nil {
+			return err
+		}
+		defer s.engine.End()
 		return s.engine.CheckLead()
 	case CallFlush:
 		if err := s.engine.Usable(ctx); err != nil {

@@ -13,7 +13,7 @@ type rounds struct {
 	// moves counts beginnings and ends, so it is odd during a round.
 	moves atomic.Uint64
 
-	// Guarded by turn; of the last round whose call waited for the answer.
+	// Guarded by turn; of the last round that was not given up.
 	began uint64 // moves once it had begun
 	err   error
 }
@@ -21,8 +21,8 @@ type rounds struct {
 func newRounds() *rounds { return &rounds{turn: make(chan struct{}, 1)} }
 
 // do calls ask, or returns the answer that another call got to an ask which began after this call.
-// It returns an error of one that ended after this call began, too: none would do better. A call
-// whose ctx ends leaves asking to the next one.
+// It returns an error of one that ended after this call began, too, and so waits for one answer at
+// most. A call whose ctx ends leaves asking to the next one.
 func (r *rounds) do(ctx context.Context, ask func() error) error {
 	before := r.moves.Load()
 	select {

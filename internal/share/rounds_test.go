@@ -74,7 +74,8 @@ func TestRounds(t *testing.T) {
 			if asked != c.asked {
 				t.Errorf("asked %d times, want %d", asked, c.asked)
 			}
-			if err := r.do(t.Context(), func() error { return failed }); err != failed {
+			own := errors.New("own")
+			if err := r.do(t.Context(), func() error { return own }); err != own {
 				t.Errorf("a call after all others took an answer that was given before it: %v", err)
 			}
 		})

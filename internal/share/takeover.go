@@ -24,6 +24,8 @@ const (
 	// idleTime is the time between two looks of a follower that waits for nothing. A process that
 	// only reads may wait for it to take the place of a leader that is stopped.
 	idleTime = time.Second
+	// idleLooks is how many further looks it takes, over as long as patience, before it does so.
+	idleLooks = 8
 )
 
 // epoch is where ticks begin: before the process, so that 0 ticks are long ago.
@@ -33,27 +35,65 @@ var epoch = time.Now().Add(-time.Hour)
 // is put back by an hour, a process that goes by it does not look for a new leader for an hour.
 func ticks(t time.Time) int64 { return int64(t.Sub(epoch)) }
 
-// watch looks every so often whether the leader of a link is stopped, and takes its place then,
-// until the returned function is called. Once that has failed for a link in use, it leaves it to
-// calls to try again: each attempt copies meta.bolt.
-func (m *Member) watch(l *link, every time.Duration) (end func()) {
-	var group vfs.Group
-	ended := make(chan struct{})
-	group.Go(engine.SocketName, func() error {
-		for {
-			select {
-			case <-ended:
-				return nil
-			case <-time.After(every):
-				if m.depose(l) || m.link.Load() == l && m.deposeFailed(l) {
-					return nil
+// watch looks from time to time whether the leader of a link is stopped, and takes its place then,
+// until the returned function is called.
+func (m *Member) watch(l *link) (end func()) {
+	return background(func(ended <-chan struct{}) {
+		for after(patience, ended) && !m.depose(l) {
+		}
+	})
+}
+
+// watchIdle is watch for a link in use. A call may not wait, so the leader must be stopped for as
+// long as one would: a debugger or a limit of processor time stops it for less. It tries to take
+// the place once each time that the leader is stopped, because an attempt copies meta.bolt; calls
+// try again.
+func (m *Member) watchIdle(l *link) (end func()) {
+	return background(func(ended <-chan struct{}) {
+		for tried := false; after(idleTime, ended); {
+			switch {
+			case l.pid == 0 || !stopped(l.pid):
+				tried = false
+			case !tried && l.staysStopped(ended):
+				if tried = true; m.depose(l) {
+					return
 				}
 			}
 		}
 	})
+}
+
+// staysStopped reports whether the leader of a link is stopped at each of idleLooks.
+func (l *link) staysStopped(ended <-chan struct{}) bool {
+	for range idleLooks {
+		if !after(patience/idleLooks, ended) || !stopped(l.pid) {
+			return false
+		}
+	}
+	return true
+}
+
+// background runs do until end is called, which closes ended and waits.
+func background(do func(ended <-chan struct{})) (end func()) {
+	var group vfs.Group
+	ended := make(chan struct{})
+	group.Go(engine.SocketName, func() error {
+		do(ended)
+		return nil
+	})
 	return func() {
 		close(ended)
 		_ = group.Wait() // it reports no error
+	}
+}
+
+// after waits, and reports whether ended is still open.
+func after(d time.Duration, ended <-chan struct{}) bool {
+	select {
+	case <-ended:
+		return false
+	case <-time.After(d):
+		return true
 	}
 }
 
@@ -91,13 +131,6 @@ func (m *Member) depose(l *link) bool {
 	}
 	l.socket.cut()
 	return true
-}
-
-// deposeFailed reports whether taking the place of the leader of a link has failed.
-func (m *Member) deposeFailed(l *link) bool {
-	m.deposing.Lock()
-	defer m.deposing.Unlock()
-	return !l.failed.IsZero()
 }
 
 // giveUp ends a link to a leader that is stopped if it has been waited for long enough while it was

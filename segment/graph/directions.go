@@ -18,7 +18,7 @@ const (
 )
 
 // component returns the next principal component of the sample, the direction of the largest
-// differences at right angles to s.components. Power iteration finds it.
+// differences, nearly at right angles to s.components. Power iteration finds it.
 func (s *synthesizer) component() []float32 {
 	some := s.sample[:min(len(s.sample), placedRows)]
 	most := make([]float32, s.Dim())
@@ -77,8 +77,8 @@ func (s *synthesizer) meanAlike(i int) ([]float32, error) {
 	return s.meanOf(rows)
 }
 
-// findFirst sets the first principal components of the sample, with length 1: those that have a
-// twentieth of the variance each.
+// findFirst sets the first principal components of the sample, with length 1: those that have at
+// least a twentieth of the variance each.
 func (s *synthesizer) findFirst() {
 	some := s.sample[:min(len(s.sample), placedRows)]
 	mean := make([]float64, s.Dim())
@@ -111,9 +111,9 @@ func (s *synthesizer) findFirst() {
 	}
 }
 
-// lessFirst returns a row of the sample without its parts along the first principal components,
-// which it does not measure from the mean. So the mean loses its parts too, as where texts lose
-// what their language has in common. The i-th trial takes the i-th of rows at equal steps, so it
+// lessFirst returns a row of the sample without its parts along the first principal components. The
+// row is not centred before, so its share of the mean along these goes too: a text loses all that
+// its language has in common. The i-th trial takes the i-th of rows at equal steps, so it
 // draws no random number. Where nothing else is left, it returns the row.
 func (s *synthesizer) lessFirst(i int) []float32 {
 	row := s.sample[i*len(s.sample)/sampled[withoutFirst]].vec

@@ -33,9 +33,9 @@ const (
 	fewer       = 3   // no scan follows if this many times fewer of these are allowed than of all rows
 	mostAgain   = 500 // results up to which a scan is repeated for more
 
-	sampledNearest = 32 // of the rows to be scored that a sample of the blocks has, about
-	leastEvery     = 8  // blocks from which one is in a sample
-	savedReads     = 4  // records that a pass before saves for each row to be scored: 3 among words, 4.5 among texts
+	sampledNearest = 32 // rows to be scored that a sample of the blocks should have
+	leastEvery     = 8  // one block in so many is in a sample at most
+	savedReads     = 4  // records that a first pass saves for each row to be scored: 3 among words, 4.5 among texts
 )
 
 // sketchDeviations are the numbers of standard deviations that the calibration tries.
@@ -133,7 +133,7 @@ func (g *Graph) touchSketches(from, to int, cold bool) error {
 type sketchBuffer struct {
 	table simd.Table
 	y     []float32
-	found []simd.Neighbour // by the walk before
+	found []simd.Neighbour // by the walk before; the estimates of likelyLast
 
 	passing  []uint32 // rows
 	excluded []uint32 // some of the excluded rows that pass
@@ -246,7 +246,7 @@ func (q *Query) passedOver(k int, b *Buffer) (int, error) {
 // scanSketches adds to the rows found those that a scan of the sketches finds: the allowed rows
 // whose estimated distance, less some standard deviations, is below the distance of the last row
 // that would be scored so far. For many results a walk has not found enough rows to begin with, and
-// nearly all rows of the first blocks would pass. So a pass before reads those that are likely
+// nearly all rows of the first blocks would pass. So a first pass reads those that are likely
 // among the best.
 func (q *Query) scanSketches(k int, deviations float32, allowed bitset.Set, b *Buffer) error {
 	if err := q.keepMeasured(k, allowed, b); err != nil {
@@ -258,16 +258,18 @@ func (q *Query) scanSketches(k int, deviations float32, allowed bitset.Set, b *B
 		return err
 	}
 	if likely < b.lastScored(k) {
+		sketched := b.stats.Sketched
 		if err := q.readPassing(k, table, likely, 0, allowed, b); err != nil {
 			return err
 		}
+		b.stats.Sketched = sketched // the second pass counts these rows
 	}
 	return q.readPassing(k, table, math.MaxFloat32, q.sketchSlack(deviations), allowed, b)
 }
 
-// likelyLast returns about the squared distance of the last row that will be scored for k results,
-// rather more, by the estimates of one block in some. It is MaxFloat32 where a pass before costs
-// more than it saves, and where the blocks have too few allowed rows.
+// likelyLast estimates the squared distance of the last row that will be scored for k results, from
+// a sample of the blocks. It errs on the large side. It is MaxFloat32 where a first pass costs more
+// than it saves, and where the sample has too few allowed rows.
 func (q *Query) likelyLast(k int, table *simd.Table, allowed bitset.Set, b *Buffer) (float32, error) {
 	const n = sampledNearest
 	g, every := q.g, rescored(k)/n
