@@ -8,6 +8,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"math"
@@ -756,19 +757,18 @@ func TestKilledHolderLeavesNoLock(t *testing.T) {
 			_, err = vdb.OpenCollection(context.Background(), "c", Schema{})
 		}
 		fmt.Println("held:", err)
-		select {}
+		_, _ = io.Copy(io.Discard, os.Stdin) // until it is killed
 	}
 	dir := t.TempDir()
 	for range 3 {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestKilledHolderLeavesNoLock$")
 		cmd.Env = append(os.Environ(), "VECBOLT_HOLD_DIR="+dir)
+		in, inErr := cmd.StdinPipe()
 		out, err := cmd.StdoutPipe()
-		if err != nil {
+		if err := errors.Join(err, inErr, cmd.Start()); err != nil {
 			t.Fatal(err)
 		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		defer in.Close()
 		if line, err := bufio.NewReader(out).ReadString('\n'); line != "held: <nil>\n" {
 			t.Fatal(line, err)
 		}
