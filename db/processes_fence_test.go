@@ -395,7 +395,7 @@ func TestFencedLink(t *testing.T) {
 }
 
 // TestBarrierOfFormerLeader: a leader that was fenced and does not know answers no barrier. The
-// process that asks goes to the next leader, and has what was acknowledged there.
+// process then asks the next leader, and sees every write that this one has acknowledged.
 func TestBarrierOfFormerLeader(t *testing.T) {
 	bounded(t)
 	ctx := t.Context()

@@ -346,8 +346,8 @@ func (g *group) safe(batches []int) error {
 	return nil
 }
 
-// cut decides by the seed whether a member is killed while the log is synced for the first of some
-// steps: which one, or -1, and whether that sync takes effect.
+// cut decides by the seed whether a member is killed while the log is synced for one of some steps:
+// which member, or -1, and whether that sync takes effect.
 func (g *group) cut(calls []call) (victim int, synced bool) {
 	always := false
 	for _, c := range calls {

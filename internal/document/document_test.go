@@ -105,8 +105,9 @@ func drawValue(t *rapid.T, e *msgpack.Encoder, depth int) error {
 }
 
 // TestDecoderIsMsgpack compares the reader with the library on values that the library writes:
-// whole, cut, and with a changed byte. The reader may refuse values that no document holds. The
-// library is not asked about what it refuses: for a list it allocates whatever length is claimed.
+// whole, cut, and with a changed byte. The reader may refuse values that no document holds. Then
+// the library does not get them: a changed byte can claim a list of 2^32 values, for which it
+// allocates the memory at once.
 func TestDecoderIsMsgpack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var buf bytes.Buffer

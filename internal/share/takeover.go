@@ -44,10 +44,10 @@ func (m *Member) watch(l *link) (end func()) {
 	})
 }
 
-// watchIdle is watch for a link in use. A call may not wait, so the leader must be stopped for as
-// long as one would: a debugger or a limit of processor time stops it for less. It tries to take
-// the place once each time that the leader is stopped, because an attempt copies meta.bolt; calls
-// try again.
+// watchIdle is watch for a link in use, also while no call waits for an answer. The leader must
+// stay stopped for as long as a call would wait: a debugger that attaches, or a limit of processor
+// time, stops it for less. Each time that the leader is stopped, it tries to take the place once,
+// because an attempt copies meta.bolt; calls try again.
 func (m *Member) watchIdle(l *link) (end func()) {
 	return background(func(ended <-chan struct{}) {
 		for tried := false; after(idleTime, ended); {

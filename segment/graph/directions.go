@@ -54,14 +54,15 @@ func (s *synthesizer) component() []float32 {
 	return most
 }
 
-// sort sorts the rows of the sample along their first principal component.
-func (s *synthesizer) sort() {
+// sort sorts the rows of the sample along their first principal component, which it returns.
+func (s *synthesizer) sort() (most []float32) {
 	most, far := s.component(), make([]float64, len(s.sample))
 	for i, p := range s.sample {
 		far[i] = simd.Dot64(p.vec, most)
 		s.sorted = append(s.sorted, i)
 	}
 	slices.SortStableFunc(s.sorted, func(i, j int) int { return cmp.Compare(far[i], far[j]) })
+	return most
 }
 
 // meanAlike returns the mean of rows of the sample that follow each other along the first principal
@@ -78,8 +79,8 @@ func (s *synthesizer) meanAlike(i int) ([]float32, error) {
 }
 
 // findFirst sets the first principal components of the sample, with length 1: those that have at
-// least a twentieth of the variance each.
-func (s *synthesizer) findFirst() {
+// least a twentieth of the variance each. x is the first one, of any length.
+func (s *synthesizer) findFirst(x []float32) {
 	some := s.sample[:min(len(s.sample), placedRows)]
 	mean := make([]float64, s.Dim())
 	for _, p := range some {
@@ -93,8 +94,7 @@ func (s *synthesizer) findFirst() {
 			variance += float64((float64(v) - mean[j]) * (float64(v) - mean[j]))
 		}
 	}
-	for len(s.components) < mostFirst {
-		x := s.component()
+	for ; len(s.components) < mostFirst; x = s.component() {
 		length, middle, held := math.Sqrt(simd.Dot64(x, x)), 0.0, 0.0
 		for j, v := range x {
 			x[j] = float32(float64(v) / length)
@@ -113,8 +113,9 @@ func (s *synthesizer) findFirst() {
 
 // lessFirst returns a row of the sample without its parts along the first principal components. The
 // row is not centred before, so its share of the mean along these goes too: a text loses all that
-// its language has in common. The i-th trial takes the i-th of rows at equal steps, so it
-// draws no random number. Where nothing else is left, it returns the row.
+// its language has in common. The i-th trial takes the i-th of rows at equal steps: it draws no
+// random number, so trials of other kinds are as they were. Where nothing is left of a row, it
+// returns the row.
 func (s *synthesizer) lessFirst(i int) []float32 {
 	row := s.sample[i*len(s.sample)/sampled[withoutFirst]].vec
 	x := slices.Clone(row)

@@ -15,7 +15,7 @@ func translated(texts, dim int) (d *data, further func(language int) []float32) 
 	const languages, offset, common, length, noise, topics = 8, 1.5, 1, 0.6, 0.005, 12
 	r := rand.New(rand.NewPCG(4, uint64(dim)))
 	directions := make([][]float32, topics)
-	for i := range directions { // the first components are for the languages, and for what is common
+	for i := range directions { // at right angles to all languages and to the common part
 		directions[i] = append(make([]float32, languages+1), normal(r, dim-languages-1, length)...)
 	}
 	text := func() []float32 {

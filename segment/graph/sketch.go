@@ -34,7 +34,7 @@ const (
 	mostAgain   = 500 // results up to which a scan is repeated for more
 
 	sampledNearest = 32 // rows to be scored that a sample of the blocks should have
-	leastEvery     = 8  // one block in so many is in a sample at most
+	leastEvery     = 8  // at most one block in so many is in a sample
 	savedReads     = 4  // records that a first pass saves for each row to be scored: 3 among words, 4.5 among texts
 )
 

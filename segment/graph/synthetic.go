@@ -100,9 +100,9 @@ func (b *builder) queries(rows codes.Source) (all []trial, err error) {
 	if err := s.order(); err != nil {
 		return nil, err
 	}
-	s.sort()
+	first := s.sort()
 	if b.head.ident.Metric == fileformat.Cosine {
-		s.findFirst()
+		s.findFirst(first)
 	}
 	if b.head.ident.Metric != fileformat.Dot {
 		s.findStrong()
