@@ -17,7 +17,7 @@
 //   - The recall that a Setting promises is measured by searches for rows of the segment, each left
 //     out, and for queries of other kinds that are made of rows. It is the mean of the kind that
 //     finds least, less 1.5 standard errors:
-//     docs/decisions/0015-a-promise-for-every-kind-of-query.md.
+//     docs/calibration.md.
 //   - Equal rows, seeds and options give equal files, however many goroutines build.
 //   - Every byte of a file is covered by a checksum that is compared before its first use. Any
 //     bytes may be parsed and searched: no panic, no access out of bounds, no endless loop, no
