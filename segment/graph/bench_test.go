@@ -125,6 +125,39 @@ func BenchmarkBuild(b *testing.B) {
 	}
 }
 
+// BenchmarkMerge builds graphs of made rows on a graph of half of them, and reports the processor
+// time as a share of that of building anew.
+func BenchmarkMerge(b *testing.B) {
+	for _, size := range [][2]int{{100_000, 100}, {100_000, 384}, {26_000, 768}} {
+		d := lowRankData(size[0], size[1])
+		half := &data{vectors{Dim: d.Dim, Vecs: d.Vecs[:size[0]/2*d.Dim]}}
+		places := make([]int32, half.Len())
+		for i := range places {
+			places[i] = int32(i)
+		}
+		for _, quiet := range []bool{true, false} {
+			b.Run(fmt.Sprintf("%dx%d/calibrated=%t", size[0], size[1], !quiet), func(b *testing.B) {
+				base := half.graph(b, fileformat.Cosine, Options{Planned: true, quiet: true})
+				seconds := func(opts Options) float64 {
+					busy := busySeconds()
+					if _, err := create(b.Context(), d.ident(fileformat.Cosine), d.Source, opts); err != nil {
+						b.Fatal(err)
+					}
+					return busySeconds() - busy
+				}
+				anew, merged := 0.0, 0.0
+				for b.Loop() {
+					anew += seconds(Options{Planned: true, quiet: quiet})
+					merged += seconds(Options{Planned: true, quiet: quiet, Base: base, Rows: places})
+				}
+				b.ReportMetric(merged/anew, "of-anew")
+				b.ReportMetric(anew/float64(b.N), "cpu-s-anew")
+				b.ReportMetric(merged/float64(b.N), "cpu-s-merged")
+			})
+		}
+	}
+}
+
 // busySeconds returns the processor time that Go code has had so far.
 func busySeconds() float64 {
 	runtime.GC() // the sample is of the end of the last collection
