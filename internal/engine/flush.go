@@ -2,9 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io/fs"
 	"maps"
 	"runtime"
 	"runtime/debug"
@@ -15,13 +12,8 @@ import (
 	"time"
 
 	"github.com/vecbolt/vecbolt/internal/bitset"
-	"github.com/vecbolt/vecbolt/internal/document"
-	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/meta"
 	"github.com/vecbolt/vecbolt/internal/vfs"
-	"github.com/vecbolt/vecbolt/segment"
-	"github.com/vecbolt/vecbolt/segment/columns"
-	"github.com/vecbolt/vecbolt/segment/terms"
 )
 
 // makeRoom waits until the head has room for a group of writes, or returns the reason to
@@ -313,6 +305,9 @@ func (f *flusher) writeTogether(small []tenant) error {
 	return group.Wait()
 }
 
+// yieldCompares is the number of comparisons of a sort that take as long as yieldRows.
+const yieldCompares = 2048
+
 // writeSegment writes one part. Several goroutines may call it.
 func (f *flusher) writeSegment(t tenant) error {
 	s, err := f.engine.writeSegment(t.def, t.part, func() uint64 {
@@ -331,140 +326,6 @@ func (f *flusher) writeSegment(t tenant) error {
 		f.engine.makeNow(context.Background(), s.Codes) // searches found the rows by codes before
 	}
 	return nil
-}
-
-// newSegmentID returns an unused segment number. MetaMu is held. The next commit records
-// the number; until then its file is a leftover, which the next Open removes.
-func (e *Engine) newSegmentID() uint64 {
-	id := e.State.NextSegment
-	e.State.NextSegment++
-	return id
-}
-
-// createSegment writes a new segment. newID returns its number, fill writes its rows, and
-// finish gives the open segment its derived files. If anything fails, by an error, a
-// fault of mapped memory or a panic, no file stays behind. If a foreign file has the
-// name, createSegment takes the next number.
-func (e *Engine) createSegment(newID func() uint64, coll uint32, dim int, metric fileformat.Metric,
-	fill func(w *segment.Writer) (docs [16]byte, err error), finish func(s *OpenSegment)) (s *OpenSegment, err error) {
-	var w *segment.Writer
-	var id uint64
-	for range 1000 {
-		id = newID()
-		if w, err = segment.Create(e.FS, e.Identity, id, coll, dim); !errors.Is(err, fs.ErrExist) {
-			break
-		}
-		e.Opts.Logger.Warn("cannot create segment, taking the next number", "segment", id, "error", err)
-	}
-	if err != nil {
-		return nil, err
-	}
-	done := false
-	defer func() {
-		if done {
-			return
-		}
-		_ = w.Abort() // removeFiles tries again, and removeLitter keeps trying
-		if s != nil {
-			e.unmap(s)
-			s = nil
-		}
-		e.removeFiles(id, TmpDir, SegDir)
-	}()
-	docs, err := fill(w)
-	if err != nil {
-		return nil, err
-	}
-	info, err := w.Finish()
-	if err != nil {
-		return nil, err
-	}
-	info.Docs = docs
-	if s, err = e.openSegment(info, metric, nil); err != nil {
-		return nil, err
-	}
-	s.made = time.Now()
-	finish(s)
-	done = true
-	return s, nil
-}
-
-// writeSegment writes the live rows of a head part, vectors and columns.
-func (e *Engine) writeSegment(def *Definition, p *Part, newID func() uint64) (*OpenSegment, error) {
-	cols := columns.NewBuilder()
-	live := p.Alive()
-	return e.createSegment(newID, def.ID, p.Dim, def.Schema.Metric,
-		func(w *segment.Writer) ([16]byte, error) {
-			return fillSegment(w, cols, p, live)
-		}, func(s *OpenSegment) {
-			s.keepColumns(cols)
-			if def.Analysis != nil {
-				s.keepTerms(def.Analysis, p, live)
-			}
-		})
-}
-
-// yieldRows is the number of rows after which a flush offers its processor to others. They take it
-// a tenth of a millisecond, as long as a quick sync of the log. Writers may wait for its end, so it
-// must not come after other background work.
-const yieldRows = 32
-
-// yieldCompares is the number of comparisons of a sort that take as long as yieldRows.
-const yieldCompares = 2048
-
-// fillSegment writes the live rows of a head part and collects their columns.
-func fillSegment(w *segment.Writer, cols *columns.Builder, p *Part, live bitset.Set) ([16]byte, error) {
-	docs := newSourceDigest("flush")
-	rows := 0
-	for row := range live.All() {
-		if row%yieldRows == 0 {
-			runtime.Gosched()
-		}
-		vec, err := []float32(nil), error(nil)
-		if p.Dim > 0 {
-			vec, err = p.Source.Vectors(row, row+1)
-		}
-		switch {
-		case err != nil:
-		case p.Inv[row] == 0: // also the value for a vector that is not finite, which Append refuses
-			err = w.Append(p.Nums[row], vec)
-		default:
-			err = w.AppendRows(p.Nums[row:row+1], p.Inv[row:row+1], vec)
-		}
-		var m map[string]any
-		if err == nil {
-			m, err = document.MetadataOf(p.docs[row])
-		}
-		if err == nil {
-			err = cols.Add(rows, m)
-		}
-		if err != nil {
-			return [16]byte{}, err
-		}
-		docs.document(p.Nums[row], p.docs[row])
-		rows++
-	}
-	return docs.sum(), nil
-}
-
-// keepTerms writes the full-text index of a segment made from the live rows of a head
-// part.
-func (s *OpenSegment) keepTerms(a *Analysis, p *Part, live bitset.Set) {
-	src, err := p.Terms(context.Background(), a)
-	if err != nil {
-		s.engine.Opts.Logger.Warn("cannot index texts", "segment", s.Info.ID, "error", err)
-		return
-	}
-	in := terms.Input{Source: src, Rows: make([]uint32, p.N)}
-	next := uint32(0)
-	for row := range in.Rows {
-		in.Rows[row] = terms.Dropped
-		if live.Has(row) {
-			in.Rows[row] = next
-			next++
-		}
-	}
-	s.Terms.Keep(a, []terms.Input{in})
 }
 
 // commit makes the flush durable, in one transaction.
@@ -704,177 +565,4 @@ func carryDead(p *Part, s *OpenSegment) *bitset.Cow {
 		}
 	}
 	return (*bitset.Cow)(nil).With(rows...)
-}
-
-// commitMeta runs the transaction of a flush (v is its version) or of a compaction (v is
-// nil). Afterwards it removes log and segment files that the previous commit made
-// obsolete. MetaMu is held.
-func (e *Engine) commitMeta(v *Version, fn func(tx *meta.Tx) error) (err error) {
-	if err := errors.Join(e.Err(), e.mayWrite()); err != nil {
-		return err
-	}
-	defer func() {
-		if r := recover(); r != nil { // memory may be between two states
-			err = e.Fail(&vfs.PanicError{Value: r, Stack: debug.Stack()})
-		}
-	}()
-	if err := e.fenced(); err != nil {
-		return err
-	}
-	before, segments, stored := e.State, maps.Clone(e.Segments), maps.Clone(e.stored)
-	kept := before.Obsolete
-	err = e.Store.Update(func(tx *meta.Tx) error {
-		e.State.Obsolete = slices.Clone(kept)
-		if err := fn(tx); err != nil {
-			return err
-		}
-		if v != nil {
-			e.State.Applied, e.State.NextDoc = v.LSN, v.nextNum
-			e.State.NextCollection = e.nextCollection()
-		}
-		return tx.SetState(e.State)
-	})
-	if noSpace(err) && e.Store.Usable() { // meta.bolt is unchanged
-		e.State, e.Segments, e.stored = before, segments, stored
-		return err
-	}
-	if err != nil {
-		return e.Fail(err)
-	}
-	e.Commits++
-	e.committed = time.Now()
-	// If the newest root of meta.bolt is damaged, the next Open uses the root before it.
-	// The files of that root must stay until this commit replaces it.
-	if log := e.Log.Load(); log != nil {
-		if err := log.Release(before.Applied); err != nil {
-			return e.Fail(err)
-		}
-	}
-	e.announce()
-	for _, id := range kept {
-		if !e.inUse(id) {
-			e.removeSegment(id)
-			e.State.Obsolete = slices.DeleteFunc(e.State.Obsolete, func(o uint64) bool { return o == id })
-		}
-	}
-	if len(e.State.Obsolete) > 0 {
-		wake(e.Background.tidy)
-	}
-	return nil
-}
-
-func (e *Engine) nextCollection() uint32 {
-	e.CommitMu.Lock()
-	defer e.CommitMu.Unlock()
-	return e.nextColl
-}
-
-// retire takes a segment out of the database. Its files stay until the next commit,
-// because the older root of meta.bolt needs them, and until no version has it. MetaMu is
-// held.
-func (e *Engine) retire(tx *meta.Tx, id uint64) error {
-	e.State.Obsolete = append(e.State.Obsolete, id)
-	delete(e.Segments, id)
-	return tx.DeleteSegment(id)
-}
-
-// removeSegment removes the files of an unused segment. If that fails, for example
-// without a free file handle, removeLitter tries again.
-func (e *Engine) removeSegment(id uint64) { e.removeFiles(id, SegDir) }
-
-// removeFiles removes the files of a segment from some directories.
-func (e *Engine) removeFiles(id uint64, dirs ...string) {
-	var names []string
-	for _, ext := range DerivedExts {
-		names = append(names, derivedName(id, ext))
-	}
-	names = append(names, segment.FileName(id))
-	left := false
-	for _, dir := range dirs {
-		for _, name := range names {
-			name = dir + name[len(SegDir):]
-			_, err := e.FS.Size(name)
-			if err == nil {
-				err = e.FS.Remove(name)
-			}
-			if err != nil && !errors.Is(err, fs.ErrNotExist) {
-				left = true
-				e.Opts.Logger.Warn("cannot remove", "file", name, "error", err)
-			}
-		}
-	}
-	e.Mu.Lock()
-	defer e.Mu.Unlock()
-	if left {
-		e.litter[id] = struct{}{}
-	} else {
-		delete(e.litter, id)
-	}
-}
-
-// removeLitter retries failed removals of segments.
-func (e *Engine) removeLitter() {
-	e.Mu.Lock()
-	ids := slices.Collect(maps.Keys(e.litter))
-	e.Mu.Unlock()
-	for _, id := range ids {
-		e.removeFiles(id, TmpDir, SegDir)
-	}
-}
-
-// Settle flushes and then commits once more. Both roots of meta.bolt then have the same
-// content and need neither the log nor retired segments.
-func (e *Engine) Settle() error {
-	if err := e.Flush(); err != nil {
-		return err
-	}
-	e.MetaMu.Lock()
-	defer e.MetaMu.Unlock()
-	return e.commitAgain()
-}
-
-// Tidy commits once more if that frees the files of segments that were replaced or dropped: the
-// older root of meta.bolt needs them until then. Without it they would stay until the next flush or
-// compaction, which may never come. It waits until the last commit has the given age, because
-// another one often follows. It returns the time until it should be called again, 0 if a commit or
-// the end of a reader calls it.
-func (e *Engine) Tidy(age time.Duration) (next time.Duration, err error) {
-	e.MetaMu.Lock()
-	defer e.MetaMu.Unlock()
-	if !slices.ContainsFunc(e.State.Obsolete, func(id uint64) bool { return !e.inUse(id) }) {
-		return 0, nil
-	}
-	if wait := age - time.Since(e.committed); wait > 0 {
-		return wait, nil
-	}
-	if err = e.commitAgain(); err != nil && e.Err() == nil {
-		next = max(1, age)
-	}
-	return next, err
-}
-
-// commitAgain commits without changes, but for the documents that only older versions needed.
-// MetaMu is held.
-func (e *Engine) commitAgain() error {
-	return e.commitMeta(nil, func(tx *meta.Tx) error {
-		oldest := e.oldest()
-		if _, err := tx.PurgeHistory(oldest); err != nil {
-			return err
-		}
-		for id, def := range maps.Clone(e.stored) {
-			if def == nil && oldest >= e.State.Applied {
-				if err := tx.DropCollection(id); err != nil {
-					return err
-				}
-				delete(e.stored, id)
-			}
-		}
-		return nil
-	})
-}
-
-// MissingDocument is the error for a row without its document.
-func MissingDocument(collection string, num uint64) error {
-	return &fileformat.CorruptError{File: MetaName, Offset: -1,
-		Err: fmt.Errorf("document %d of collection %q is missing", num, collection)}
 }

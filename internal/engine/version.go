@@ -44,9 +44,16 @@ func (e *Engine) Read(ver *Version, fn func(tx *meta.Tx) error) error {
 	return e.Guard(func() error { return ver.Read(fn) })
 }
 
+// MissingRow is the error for a document whose row is missing.
 func MissingRow(collection, id string, num uint64) error {
 	return &fileformat.CorruptError{File: MetaName, Offset: -1,
 		Err: fmt.Errorf("document %q of collection %q points to docnum %d, which no segment has", id, collection, num)}
+}
+
+// MissingDocument is the error for a row without its document.
+func MissingDocument(collection string, num uint64) error {
+	return &fileformat.CorruptError{File: MetaName, Offset: -1,
+		Err: fmt.Errorf("document %d of collection %q is missing", num, collection)}
 }
 
 // A View is one collection in one version.
