@@ -32,9 +32,10 @@ type Query struct {
 
 	// K is the maximum number of hits, below 2^31; 0 means DefaultK. With Group it counts groups.
 	K int
-	// Offset is the number of best hits to skip, below 2^31. With Group it counts groups. A page
-	// whose first hit has the score of the last one skipped is exact, whatever Accuracy is, because
-	// approximate pages would repeat some of equal hits and leave out others.
+	// Offset is the number of best hits to skip, below 2^31. With Group it counts groups.
+	// Approximate pages may repeat some of equal hits and leave out others. So without Text, Group
+	// and MMR, a page whose first hit has the score of the last one skipped is exact, whatever
+	// Accuracy is.
 	Offset int
 	// Where restricts the search to documents that match; nil means all. It is applied before
 	// ranking: K hits are found whenever K documents match.

@@ -240,7 +240,7 @@ func TestPagesAreOneResult(t *testing.T) {
 // recall is asked for: pages among equal scores would repeat hits.
 func TestPagesAmongEqualScores(t *testing.T) {
 	const rows, dim, size, pages = 4000, 16, 2, 5
-	c := collection(t, open(t, t.TempDir(), &promising), "c", Schema{Dim: dim, Metric: L2})
+	c := collection(t, open(t, t.TempDir(), &promising), "c", Schema{Dim: dim, Metric: L2, Text: &TextIndex{}})
 	rng := rand.New(rand.NewPCG(1, 2))
 	vec := func() (v Vector) {
 		for range dim {
@@ -259,6 +259,14 @@ func TestPagesAmongEqualScores(t *testing.T) {
 		q.K, q.Accuracy = size, Recall(0.9)
 		for q.Offset = 0; q.Offset < len(all); q.Offset += size {
 			r := mustSearch(t, c, q)
+			both, err := c.SearchBatch(t.Context(), []Query{{Text: "beside"}, q})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(r.Hits, both[1].Hits); diff != "" || both[1].Exact != r.Exact {
+				t.Errorf("a page from %d, beside a query by text: exact %v, alone %v (-alone +beside)\n%s", q.Offset,
+					both[1].Exact, r.Exact, diff)
+			}
 			if !r.Exact {
 				walks++
 				continue

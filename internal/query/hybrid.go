@@ -30,7 +30,10 @@ func (s *search) best() error {
 	if err := s.bothRankings(legs, texts); err != nil {
 		return err
 	}
-	return s.Engine.Guard(func() error { return s.fuseAll(legs, texts) })
+	if err := s.Engine.Guard(func() error { return s.fuseAll(legs, texts) }); err != nil {
+		return err
+	}
+	return s.settlePages()
 }
 
 // bothRankings ranks legs by vector, and into texts the queries by text, at the same time unless

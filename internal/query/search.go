@@ -187,13 +187,14 @@ func (s *search) nearest(probes []*probe) error {
 	return nil
 }
 
-// settlePages answers queries again, exactly, whose page begins with the score of the hit before
-// it. Which of equal rows an approximate search finds depends on the number of hits, so pages would
-// repeat some of them and leave out others.
+// settlePages answers queries by vector again, exactly, whose page begins with the score of the hit
+// before it. Which of equal rows an approximate search finds depends on the number of hits, so
+// pages would repeat some of them and leave out others.
 func (s *search) settlePages() error {
 	var tied []*probe
 	for _, p := range s.queries {
-		if p.MMR != nil || p.Group != nil || p.Offset == 0 || p.Offset >= len(p.rows) || !p.Ledger.Approximate ||
+		byVector := p.text == nil && p.MMR == nil && p.Group == nil
+		if !byVector || p.Offset == 0 || p.Offset >= len(p.rows) || !p.Ledger.Approximate ||
 			p.rows[p.Offset-1].Score != p.rows[p.Offset].Score {
 			continue
 		}
