@@ -4,6 +4,7 @@
 package errtext
 
 import (
+	"strconv"
 	"strings"
 	"unicode"
 )
@@ -29,48 +30,64 @@ func (e advised) Unwrap() error { return e.error }
 // it. The advice has no parentheses.
 func InGo(err error, advice string) error { return advised{err, advice} }
 
-// cutAdvice returns a text without advice for Go programs.
-func cutAdvice(text string) string {
-	var out strings.Builder
-	for {
-		before, rest, found := strings.Cut(text, adviceBegins)
-		out.WriteString(before)
-		if !found {
-			return out.String()
-		}
-		if end := strings.IndexAny(rest, "()"); end >= 0 && rest[end] == ')' {
-			text = rest[end+1:]
-			continue
-		}
-		out.WriteString(adviceBegins)
-		text = rest
-	}
-}
-
 // Plain returns the text of an error without advice for Go programs, and without the names of
 // packages that begin it, a line of it or a context. Go programs want these names, to say which
-// library an error comes from; others do not know the packages.
+// library an error comes from; others do not know the packages. What is quoted, such as an id,
+// stays as it is.
 func Plain(text string) string {
 	var out strings.Builder
-	text = cutAdvice(text)
-	for text != "" {
-		for _, name := range packages {
-			if rest, found := strings.CutPrefix(text, name); found {
-				text = rest
-				break
-			}
+	for begins := true; text != ""; {
+		if begins {
+			text = cutPackage(text)
 		}
-		end := len(text)
-		if i := strings.Index(text, ": "); i >= 0 {
-			end = i + len(": ")
+		rest, found := cutAdvice(text)
+		if found {
+			text, begins = rest, false
+			continue
 		}
-		if i := strings.IndexByte(text, '\n'); i >= 0 && i < end {
-			end = i + 1
-		}
-		out.WriteString(text[:end])
-		text = text[end:]
+		n := partLen(text)
+		part := text[:n]
+		begins = part == ": " || part == "\n"
+		out.WriteString(part)
+		text = text[n:]
 	}
 	return out.String()
+}
+
+// cutPackage returns a text without the name of a package that begins it.
+func cutPackage(text string) string {
+	for _, name := range packages {
+		if rest, found := strings.CutPrefix(text, name); found {
+			return rest
+		}
+	}
+	return text
+}
+
+// cutAdvice returns a text without the advice for Go programs that begins it.
+func cutAdvice(text string) (rest string, found bool) {
+	if rest, found = strings.CutPrefix(text, adviceBegins); found {
+		if end := strings.IndexAny(rest, "()"); end >= 0 && rest[end] == ')' {
+			return rest[end+1:], true
+		}
+	}
+	return text, false
+}
+
+// partLen returns the length of what begins a text, if there is any: a quoted string, ": " or a
+// character.
+func partLen(text string) int {
+	switch {
+	case text == "":
+		return 0
+	case text[0] == '"':
+		if quoted, err := strconv.QuotedPrefix(text); err == nil {
+			return len(quoted)
+		}
+	case strings.HasPrefix(text, ": "):
+		return len(": ")
+	}
+	return 1
 }
 
 // OneLine returns the beginning of an untrusted text, such as the answer of a server, for an error:

@@ -10,18 +10,20 @@ import (
 
 func TestPlain(t *testing.T) {
 	for text, want := range map[string]string{
-		"db: search: filter: at \"a\": bad":           "search: at \"a\": bad",
-		"knowledge: learn \"b\": embed: ollama: no":   "learn \"b\": ollama: no",
-		"interrupted: vectorize: static: no":          "interrupted: static: no",
-		"server: open: no token":                      "open: no token",
-		"learn: split: embed sentences: no":           "learn: embed sentences: no",
-		"a\nweaviate: b":                              "a\nb",
-		"mydb: x, say db: y":                          "mydb: x, say db: y",
-		"db: get: no index (in Go: Schema.Text) of b": "get: no index of b",
-		"no (in Go: f(x)) y":                          "no (in Go: f(x)) y",
-		"":                                            "",
-		"db: ":                                        "",
-		"x: \ndb: y\n":                                "x: \ny\n",
+		"db: search: filter: at \"a\": bad":             "search: at \"a\": bad",
+		"knowledge: learn \"b\": embed: ollama: no":     "learn \"b\": ollama: no",
+		"interrupted: vectorize: static: no":            "interrupted: static: no",
+		"server: open: no token":                        "open: no token",
+		"learn: split: embed sentences: no":             "learn: embed sentences: no",
+		"a\nweaviate: b":                                "a\nb",
+		"mydb: x, say db: y":                            "mydb: x, say db: y",
+		"db: get: no index (in Go: Schema.Text) of b":   "get: no index of b",
+		"no (in Go: f(x)) y":                            "no (in Go: f(x)) y",
+		`db: get: document "a: db: b\" (in Go: x)": no`: `get: document "a: db: b\" (in Go: x)": no`,
+		`db: a 5" disk: db: no`:                         `a 5" disk: no`,
+		"":                                              "",
+		"db: ":                                          "",
+		"x: \ndb: y\n":                                  "x: \ny\n",
 	} {
 		if got := Plain(text); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
