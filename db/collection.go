@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -211,11 +212,12 @@ func (c *Collection) UpdateMetadata(ctx context.Context, update func(CollectionI
 	}))
 }
 
-// Update changes the name and the metadata of the collection itself, whatever its name is by now:
-// to those that info has when update returns. Of info, only these two may be changed. ErrExists if
-// another collection has the name. No write comes between the collection that update gets and the
-// change. update may be called several times, and what DeleteFunc says of its function applies to
-// it as well. An error or a panic of update is returned as an error, and nothing is changed.
+// Update renames the collection, whatever its name is by now, and replaces its metadata, in one
+// write: it stores the Name and the Metadata that update leaves in info. ErrInvalid if update
+// changes another field, ErrExists if another collection has the name. No write comes between the
+// collection that update gets and the change. update may be called several times, and what
+// DeleteFunc says of its function applies to it as well. An error or a panic of update is returned
+// as an error, and nothing is changed.
 func (c *Collection) Update(ctx context.Context, update func(info *CollectionInfo) error) error {
 	if update == nil {
 		return c.wrap("update", invalidf("no function says what to change"))
@@ -228,7 +230,13 @@ func (c *Collection) redefine(ctx context.Context, call string, update func(*Col
 	return c.change(ctx, func(g *engine.Group, v *engine.View) ([]engine.Op, error) {
 		defer c.db.engine.Within(call)()
 		info, def := infoOf(v), *v.Def
-		err := vfs.Catch(call, func() error { return update(&info) })
+		err := vfs.Catch(call, func() error { return engine.CallersError(update(&info)) })
+		if err == nil {
+			rest := infoOf(v)
+			if rest.Name, rest.Metadata = info.Name, info.Metadata; !reflect.DeepEqual(rest, info) {
+				err = invalidf("only the name and the metadata can be updated")
+			}
+		}
 		if err == nil {
 			def.Metadata, err = info.Metadata.canonical()
 		}

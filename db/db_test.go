@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -18,6 +20,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/internal/engine"
+	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -376,6 +379,49 @@ func TestDeleteFunc(t *testing.T) {
 		}
 	}
 	check(t, reopen(t, vdb, nil))
+}
+
+// TestErrorsOfCallers has functions and a sequence that fail for reasons of their own: the error is
+// theirs, whatever the database calls such a one.
+func TestErrorsOfCallers(t *testing.T) {
+	c := collection(t, open(t, t.TempDir(), nil), "c", Schema{Dim: 2})
+	fill(t, c, 1, func(int) Document { return Document{ID: "a", Vector: []float32{1, 2}} })
+	for _, cause := range []error{fs.ErrNotExist, syscall.ENOSPC, vfs.ErrLocked} {
+		fails := func(*Document) (bool, error) { return false, cause }
+		_, loaded := c.Load(t.Context(), func(yield func(Document, error) bool) { yield(Document{}, cause) }, nil)
+		_, deleted := c.DeleteFunc(t.Context(), nil, fails)
+		_, chosen := c.DeleteIf(t.Context(), []string{"a"}, 0, fails)
+		for call, err := range map[string]error{
+			"Load": loaded, "DeleteFunc": deleted, "DeleteIf": chosen,
+			"Update": c.Update(t.Context(), func(*CollectionInfo) error { return cause }),
+			"UpdateMetadata": c.UpdateMetadata(t.Context(), func(CollectionInfo) (Metadata, error) {
+				return nil, cause
+			}),
+		} {
+			if !errors.Is(err, cause) || errors.Is(err, ErrNotFound) || errors.Is(err, ErrNoSpace) || errors.Is(err, ErrLocked) {
+				t.Errorf("%s: %v", call, err)
+			}
+		}
+	}
+}
+
+// TestUpdateOfOtherFields changes what Update does not store.
+func TestUpdateOfOtherFields(t *testing.T) {
+	c := collection(t, open(t, t.TempDir(), nil), "c", Schema{Dim: 2, Text: &TextIndex{}})
+	for name, update := range map[string]func(*CollectionInfo){
+		"metric":    func(i *CollectionInfo) { i.Schema.Metric = L2 },
+		"language":  func(i *CollectionInfo) { i.Schema.Text.Language = "german" },
+		"documents": func(i *CollectionInfo) { i.Documents++ },
+	} {
+		err := c.Update(t.Context(), func(info *CollectionInfo) error {
+			info.Metadata = Metadata{"a": 1}
+			update(info)
+			return nil
+		})
+		if info, _ := c.Info(); !errors.Is(err, ErrInvalid) || len(info.Metadata) > 0 || info.Schema.Text.Language == "german" {
+			t.Errorf("%s: %v, %+v", name, err, info)
+		}
+	}
 }
 
 // TestUpdateMetadata counts in the metadata of a collection, from the leading process and from

@@ -109,7 +109,7 @@ func (c *Collection) DeleteIf(ctx context.Context, ids []string, limit int,
 func decided(call string, d *Document, del func(*Document) (bool, error)) (deletes bool, err error) {
 	err = vfs.Catch(call, func() (err error) {
 		deletes, err = del(d)
-		return err
+		return engine.CallersError(err)
 	})
 	return deletes && err == nil, err
 }

@@ -48,7 +48,7 @@ func (c *Collection) Load(ctx context.Context, docs iter.Seq2[Document, error], 
 	l := loader{c: c, name: name, opts: o, next: &Batch{}, writing: new(vfs.Group)}
 	defer func() { l.writing.Wait() }() // also when the sequence panics
 	for d, failed := range docs {
-		if err = failed; err == nil {
+		if err = engine.CallersError(failed); err == nil {
 			err = ctx.Err()
 		}
 		if err == nil {

@@ -97,14 +97,29 @@ func noSpace(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
+// A callersError is an error of a function or a sequence of the caller.
+type callersError struct{ error }
+
+func (e callersError) Unwrap() error { return e.error }
+
+// CallersError marks an error of a function or a sequence of the caller; nil stays nil. It says
+// nothing about the database, so Translate leaves it as it is.
+func CallersError(err error) error {
+	if err == nil {
+		return nil
+	}
+	return callersError{err}
+}
+
 // Translate turns errors of lower packages into public errors, once, at the boundary of db.
 func Translate(err error) error {
 	var (
 		fault *vfs.FaultError
 		own   *fileformat.CorruptError
+		other callersError
 	)
 	switch {
-	case err == nil || errors.As(err, &own):
+	case err == nil || errors.As(err, &own) || errors.As(err, &other):
 		return err
 	case errors.As(err, &fault):
 		return &fileformat.CorruptError{File: fault.Name, Offset: -1, Err: err}
