@@ -214,7 +214,7 @@ func (q *Query) walkAllowed(allowed bitset.Set, b *Buffer) error {
 		if b.exhausted(&b.pool) {
 			return nil
 		}
-		if err := q.halt(allowed, b); err != nil {
+		if err := q.checkFilterEarly(allowed, b); err != nil {
 			return err
 		}
 		node := b.popHeap()

@@ -92,9 +92,9 @@ func (g *Graph) Longer(recall float64, k int, f Filter, stats Stats) (more int, 
 	return more, s, ok
 }
 
-// halt returns ErrFar if the search should end now, because it is in a region that the filter
-// excludes. To know that early costs little and saves much: an exact scan is still to come.
-func (q *Query) halt(allowed bitset.Set, b *Buffer) error {
+// checkFilterEarly returns ErrFar if the search should end now, because it is in a region that the
+// filter excludes. To know that early costs little and saves much: an exact scan is still to come.
+func (q *Query) checkFilterEarly(allowed bitset.Set, b *Buffer) error {
 	g := &q.guard
 	switch {
 	case g.want == 0 || b.stats.Expanded < min(b.look, g.most):
@@ -119,7 +119,7 @@ func (q *Query) halt(allowed bitset.Set, b *Buffer) error {
 	}
 	err := q.judge(last, allowed, b)
 	if errors.Is(err, ErrFar) { // the search has seen only some of the excluded rows nearby
-		if _, err := q.near(last, samples, 0, allowed, b); err != nil {
+		if _, err := q.excludesNearest(last, samples, 0, allowed, b); err != nil {
 			return err
 		}
 	}
@@ -150,13 +150,13 @@ func (g *Graph) horizon(k, among int) float32 {
 	return 0
 }
 
-// reach returns ErrBeyondHorizon if the query is too far from all rows for a promise, or too short.
-// b holds the rows found.
+// checkHorizon returns ErrBeyondHorizon if the query is too far from all rows for a promise, or too
+// short. b holds the rows found.
 //
 // A filter that excludes most rows moves the last row wanted beyond the horizon of queries that are
 // not far. So under a filter all rows that the search has met count, the excluded ones too. With
 // Dot the last row matters itself: the codes cannot tell short rows apart.
-func (q *Query) reach(allowed bitset.Set, b *Buffer) error {
+func (q *Query) checkHorizon(allowed bitset.Set, b *Buffer) error {
 	g := &q.guard
 	if g.short {
 		return ErrBeyondHorizon
@@ -195,10 +195,10 @@ func (q *Query) reach(allowed bitset.Set, b *Buffer) error {
 	return ErrBeyondHorizon
 }
 
-// check tests, after a search, whether the filter excludes rows nearer than the last row wanted. It
-// counts them in the expanded nodes and in a sample of all excluded rows, because a search that
-// got lost far from the query has expanded none of them.
-func (q *Query) check(allowed bitset.Set, b *Buffer) error {
+// checkFilter tests, after a search, whether the filter excludes rows nearer than the last row
+// wanted. It counts them in the expanded nodes and in a sample of all excluded rows, because a
+// search that got lost far from the query has expanded none of them.
+func (q *Query) checkFilter(allowed bitset.Set, b *Buffer) error {
 	if q.guard.want == 0 || len(b.dists) < q.guard.want {
 		return nil
 	}
@@ -206,21 +206,22 @@ func (q *Query) check(allowed bitset.Set, b *Buffer) error {
 	if err := q.judge(last, allowed, b); err != nil {
 		return err
 	}
-	far, err := q.near(last, samples, 0, allowed, b)
-	if far && q.guard.excluded > samples {
+	excludes, err := q.excludesNearest(last, samples, 0, allowed, b)
+	if excludes && q.guard.excluded > samples {
 		// One row of a small sample is no proof: of 1000 searches under filters that are
 		// independent of the query, a dozen find one.
-		far, err = q.near(last, confirming*samples, 0.5, allowed, b)
+		excludes, err = q.excludesNearest(last, confirming*samples, 0.5, allowed, b)
 	}
-	if err == nil && far {
+	if err == nil && excludes {
 		err = ErrFar
 	}
 	return err
 }
 
-// near reports whether, in a sample of n excluded rows, more are nearer than last than a filter
-// independent of the query would exclude. offset belongs to the sample: see Buffer.sample.
-func (q *Query) near(last float32, n int, offset float64, allowed bitset.Set, b *Buffer) (bool, error) {
+// excludesNearest reports whether the filter excludes the rows nearest to the query: whether, in a
+// sample of n excluded rows, more are nearer than last than under a filter that is independent of
+// the query. offset belongs to the sample: see Buffer.sample.
+func (q *Query) excludesNearest(last float32, n int, offset float64, allowed bitset.Set, b *Buffer) (bool, error) {
 	g, excluded := q.g, q.guard.excluded
 	ids := b.sample(allowed, g.Len(), excluded, n, offset)
 	if len(ids) == 0 {

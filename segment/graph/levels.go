@@ -10,14 +10,14 @@ import (
 
 // Parameters of the levels.
 const (
-	mostErrors  = 1.5  // standard errors by which a level promises less than a kind found
+	mostErrors  = 1.5  // a level promises the measured recall less this many standard errors
 	fewest      = 5    // trials within the horizon from which a kind counts
 	finer       = 0.94 // each level misses at most this share of the previous one's miss
 	coarser     = 0.85 // the same for levels to confirm
 	coarse      = 0.7  // for 100 results
 	coarsest    = 0.55 // and for more
 	decided     = 0.5  // least recall of the levels that compare kinds: see easyKinds
-	decisive    = 0.5  // easy kinds miss at most this share of what each of them may
+	decisive    = 0.5  // a kind is easy if it misses at most this share of what each of them may
 	shareOfRows = 0.9  // weight of the queries like the rows in the mean cost of a search
 	mostPicked  = maxLevels - len(sketchDeviations)
 	worthScan   = 0.8 // share of the price of a scan up to which a search is worth while

@@ -85,7 +85,8 @@ type stretch struct{ from, to float64 }
 var (
 	crowdedHalf, lonelyHalf = stretch{0, 0.5}, stretch{0.5, 1}
 	mostCrowded, loneliest  = stretch{0, 0.25}, stretch{0.75, 1}
-	first, last, all        = stretch{0, 0.125}, stretch{0.875, 1}, stretch{0, 1}
+	firstEighth, lastEighth = stretch{0, 0.125}, stretch{0.875, 1}
+	anyPlace                = stretch{0, 1}
 )
 
 // among returns a random place of a stretch.

@@ -246,9 +246,9 @@ func (g *Graph) settingOf(column int, recall float64, k int, f Filter) (s Settin
 }
 
 // Covers reports whether searches for k rows have the recall of Setting under a filter that allows
-// this many rows and is independent of them. Their k best rows lie among more of all rows. For Dot
-// these can be so short, beside the longest, that codes cannot tell their products apart. So a
-// setting must give the recall in searches for nearly that many rows, too.
+// this many rows and is independent of them. The k best allowed rows are then among more of the
+// best of all rows. For Dot these can be so short, beside the longest, that codes cannot tell their
+// products apart. So a setting must give the recall in searches for nearly that many rows, too.
 func (g *Graph) Covers(recall float64, k, allowed int) bool {
 	const slack = 2 // more rows than that are scored
 	if g.head.ident.Metric != fileformat.Dot {

@@ -262,7 +262,7 @@ func (q *Query) goOnQuick(allowed bitset.Set, b *Buffer) error {
 			return nil
 		}
 		if allowed != nil {
-			if err := q.halt(allowed, b); err != nil {
+			if err := q.checkFilterEarly(allowed, b); err != nil {
 				return err
 			}
 		}

@@ -185,12 +185,12 @@ func (q *Query) Find(k int, s Setting, allowed bitset.Set, buf *Buffer) (rows []
 		err = q.collect(k+buf.more, allowed, buf)
 	}
 	if err == nil {
-		err = q.reach(allowed, buf)
+		err = q.checkHorizon(allowed, buf)
 	}
 	if err == nil && allowed != nil && !buf.scanned { // a scan leaves out no place
-		err = q.check(allowed, buf)
+		err = q.checkFilter(allowed, buf)
 	}
-	if err == nil && q.between(&s, allowed, buf) { // what check tells is more
+	if err == nil && q.needsSecondStage(&s, allowed, buf) { // what check tells is more
 		err = ErrBetween
 	}
 	buf.ctx = nil // the memory of a search outlives its context
@@ -210,11 +210,11 @@ func (q *Query) FindLive(k int, s Setting, live bitset.Set, buf *Buffer) (rows [
 	if err == nil {
 		err = q.collect(k+buf.more, live, buf)
 	}
-	if err == nil && (len(buf.rows) < k || buf.excluded > k/tolerated || q.between(&s, nil, buf)) {
+	if err == nil && (len(buf.rows) < k || buf.excluded > k/tolerated || q.needsSecondStage(&s, nil, buf)) {
 		err = ErrFar
 	}
 	if err == nil {
-		err = q.reach(nil, buf)
+		err = q.checkHorizon(nil, buf)
 	}
 	buf.ctx = nil
 	return buf.rows, buf.stats, err

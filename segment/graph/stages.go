@@ -35,9 +35,9 @@ const (
 	mostCost   = 0.7 // most expansions, in parts of the number with one stage
 	mostMissed = 0.1 // most that may be missed, in parts of 1 - recall
 
-	// Bounds on the distance are chosen among thousands, so that hardly any trial misses. Queries
-	// of other kinds may miss at the same distance. So this part of what trials would miss without
-	// the bound counts as missed.
+	// doubt is the share of the misses avoided only by the bound on the distance that counts as
+	// missed. The bound is chosen among thousands so that hardly any trial misses, and queries of
+	// other kinds may miss at the same distance.
 	doubt = 0.1
 
 	// alwaysBeyond is a value of Setting.Within that is less than every distance other than 0, so
@@ -52,8 +52,9 @@ const (
 	// figures of its first stage, so it serves as one of one stage, too.
 	atAnyDistance = math.MaxFloat32
 
-	watching = 0.02  // share by which watchSpread raises the expansions of queries like the rows, at most
-	rarely   = 0.005 // the same, as a power law lets expect, where no trial can pay for a second stage: see rare
+	// Most that watchSpread may raise the expansions of queries like the rows, as a share.
+	watching = 0.02
+	rarely   = 0.005 // where no trial needs a second stage: extrapolated, see rare
 )
 
 // A spreadBuffer is memory of Query.spread.
@@ -95,9 +96,9 @@ func (q *Query) easy(s *Setting, buf *Buffer) bool {
 	return ok && dist <= s.Within && (s.Spread == 0 || q.spread(buf) >= s.Spread)
 }
 
-// between reports whether a second stage should follow a search that had none, because it is under
-// a filter or has one stage.
-func (q *Query) between(s *Setting, allowed bitset.Set, buf *Buffer) bool {
+// needsSecondStage reports whether a second stage should follow a search that had none, because it
+// is under a filter or has one stage.
+func (q *Query) needsSecondStage(s *Setting, allowed bitset.Set, buf *Buffer) bool {
 	if s.Within == 0 {
 		return s.Spread > 0 && q.spread(buf) < s.Spread
 	}

@@ -183,19 +183,19 @@ func (s *synthesizer) query(k kind, i int) ([]float32, error) {
 	case nearby:
 		return s.meanNear()
 	case insidePopulous:
-		return s.inside(s.populous, first, 1)
+		return s.inside(s.populous, firstEighth, 1)
 	case meansPopulous:
-		return s.inside(s.populous, first, 4)
+		return s.inside(s.populous, firstEighth, 4)
 	case betweenPopulous:
-		return s.between(s.populous, first, first, 0.5)
+		return s.between(s.populous, firstEighth, firstEighth, 0.5)
 	case nearPopulous:
-		return s.between(s.populous, first, all, 1./3)
+		return s.between(s.populous, firstEighth, anyPlace, 1./3)
 	case insideLonely:
-		return s.inside(s.places, last, 1)
+		return s.inside(s.places, lastEighth, 1)
 	case meansLonely:
-		return s.inside(s.places, last, 4)
+		return s.inside(s.places, lastEighth, 4)
 	case betweenTight:
-		return s.between(s.places, first, first, 0.5)
+		return s.between(s.places, firstEighth, firstEighth, 0.5)
 	case meansDense:
 		return s.insideDense(4, 0.8)
 	case betweenDense:

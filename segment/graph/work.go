@@ -16,8 +16,8 @@ var workWidths = [...]int{10, 50, 250, 1250}
 // A walkWork is how many rows a walk of some beam width meets on average, in how many expansions.
 type walkWork struct{ expanded, met float32 }
 
-// follows reports whether w can be of wider walks than these in a graph of this many rows. After
-// the first that was not measured, none is.
+// follows reports whether w is a valid next entry: it has more expansions and rows than the one
+// before, and no more rows than the graph. Behind an empty entry all are empty.
 func (w walkWork) follows(narrower []walkWork, rows int) bool {
 	if w == (walkWork{}) {
 		return true
