@@ -37,11 +37,11 @@ type Engine struct {
 	Active    *head
 	lastWrite time.Time // of the last batch, or of Open
 	Frozen    *head     // being flushed, or nil
-	frozenAt  *Version  // the version at the freeze; the DB holds a reference
+	frozenAt  *Version  // the version at the freeze; the engine holds a reference
 	flushErr  error     // of the last flush, if it failed and can be retried
 	nextNum   uint64
 	nextColl  uint32
-	flushed   *sync.Cond // signals frozen == nil or flushErr
+	flushed   *sync.Cond // signals Frozen == nil or flushErr
 
 	// MetaMu is held during a commit to meta.bolt. It is taken before CommitMu. It guards
 	// the fields below.
@@ -59,13 +59,13 @@ type Engine struct {
 	// Mu guards the fields below. It is held only briefly.
 	Mu      sync.Mutex
 	Cur     *Version
-	held    *Version // newer than cur, not yet visible; guarded by CommitMu as well
-	holding bool     // publish sets held instead of cur
+	held    *Version // newer than Cur, not yet visible; guarded by CommitMu as well
+	holding bool     // publish sets held instead of Cur
 	Live    map[*Version]struct{}
 	Mapped  map[*OpenSegment]struct{} // open segments, of the database or of old versions only
 	litter  map[uint64]struct{}       // segments whose files could not be removed
 	Running int                       // calls that Close waits for
-	idle    *sync.Cond                // signals running == 0
+	idle    *sync.Cond                // signals Running == 0
 	Failed  error
 	closed  bool
 
@@ -76,7 +76,7 @@ type Engine struct {
 	compacts     int                // calls of Compact that wait; guarded by Mu
 	stopBuilding context.CancelFunc // ends background building, for Compact; guarded by Mu
 
-	failures map[string]error // errors of background work by name; guarded by mu
+	failures map[string]error // errors of background work by name; guarded by Mu
 
 	ids KnownIDs
 

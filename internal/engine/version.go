@@ -44,7 +44,7 @@ func (e *Engine) Read(ver *Version, fn func(tx *meta.Tx) error) error {
 	return e.Guard(func() error { return ver.Read(fn) })
 }
 
-// MissingRow is the error for a document whose row is missing.
+// MissingRow is the error for an id whose document is in no segment.
 func MissingRow(collection, id string, num uint64) error {
 	return &fileformat.CorruptError{File: MetaName, Offset: -1,
 		Err: fmt.Errorf("document %q of collection %q points to docnum %d, which no segment has", id, collection, num)}
@@ -87,13 +87,13 @@ type Part struct {
 
 // source reads the rows of a part.
 type source interface {
-	// vectors returns rows [lo, hi), which must not cross a run. The memory
+	// Vectors returns rows [lo, hi), which must not cross a run. The memory
 	// must not be written to, nor kept beyond the version's release.
 	Vectors(lo, hi int) ([]float32, error)
-	// run returns the end of the range of rows around row that vectors can
+	// Run returns the end of the range of rows around row that Vectors can
 	// return at once; it may lie beyond the last row.
 	Run(row int) int
-	// match evaluates a filter on every row, dead or alive.
+	// Match evaluates a filter on every row, dead or alive.
 	// It ends early with ctx.
 	Match(ctx context.Context, e filter.Expr, dst bitset.Set) error
 }
