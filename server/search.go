@@ -196,8 +196,7 @@ type query struct {
 	exact        bool
 	recall       float64
 	ef           int
-	efName       string // the member that gave ef
-	words        bool   // search for the text by its words alone
+	words        bool // search for the text by its words alone
 }
 
 // close sets the target and the accuracy.
@@ -218,9 +217,9 @@ func (q *query) close() error {
 	case q.exact && q.recall != 0:
 		return fmt.Errorf("%w: a query has only one of 'exact' and 'recall'", db.ErrInvalid)
 	case q.exact && q.ef > 0:
-		return fmt.Errorf("%w: a query has only one of 'exact' and '%s'", db.ErrInvalid, q.efName)
+		return fmt.Errorf("%w: a query has only one of 'exact' and 'ef'", db.ErrInvalid)
 	case q.ef > 0 && q.recall != 0:
-		return fmt.Errorf("%w: a query has only one of 'recall' and '%s'", db.ErrInvalid, q.efName)
+		return fmt.Errorf("%w: a query has only one of 'recall' and 'ef'", db.ErrInvalid)
 	case q.exact:
 		q.Accuracy = db.Exact
 	case q.ef > 0:
@@ -236,9 +235,7 @@ func readQueryField(q *query, key string, v *docjson.Reader) (err error) {
 	read, known := queryFields[key]
 	switch {
 	case !known:
-		fields := maps.Clone(queryFields)
-		delete(fields, "effort")
-		return unknown(key, slices.Collect(maps.Keys(fields))...)
+		return unknown(key, slices.Collect(maps.Keys(queryFields))...)
 	case v.Null(): // same as missing
 		return nil
 	}
@@ -260,8 +257,7 @@ var queryFields = map[string]func(*query, *docjson.Reader) error{
 	"where":     func(q *query, v *docjson.Reader) (err error) { q.Where, err = readWhereIn(v); return },
 	"exact":     func(q *query, v *docjson.Reader) (err error) { q.exact, err = v.Bool(); return },
 	"recall":    func(q *query, v *docjson.Reader) (err error) { q.recall, err = v.Float(); return },
-	"ef":        func(q *query, v *docjson.Reader) error { return readEf(q, "ef", v) },
-	"effort":    func(q *query, v *docjson.Reader) error { return readEf(q, "effort", v) }, // old name, for one version
+	"ef":        func(q *query, v *docjson.Reader) (err error) { q.ef, err = v.Int(0, maxEf); return },
 	"include":   func(q *query, v *docjson.Reader) (err error) { q.Select, err = readInclude(v); return },
 	"threshold": func(q *query, v *docjson.Reader) error {
 		f, err := v.Float()
@@ -326,15 +322,6 @@ func readQueryVector(q *query, v *docjson.Reader) (err error) {
 		return fmt.Errorf("%w: the vector is given twice", db.ErrInvalid)
 	}
 	q.vector, err = readEmbedding(v)
-	return err
-}
-
-func readEf(q *query, name string, v *docjson.Reader) (err error) {
-	if q.ef != 0 {
-		return fmt.Errorf("%w: ef is given twice", db.ErrInvalid)
-	}
-	q.efName = name
-	q.ef, err = v.Int(0, maxEf)
 	return err
 }
 

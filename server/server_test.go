@@ -322,7 +322,6 @@ func TestSearch(t *testing.T) {
 		{`{"vector":[1,0.1],"group":{"field":"side","size":1}}`, "[e n]"},
 		{`{"vector":[1,0.1],"mmr":{"lambda":0.1},"k":2}`, "[e w]"},
 		{`{"vector":[1,0.1],"ef":10}`, "[e n w]"},
-		{`{"vector":[1,0.1],"effort":10}`, "[e n w]"},
 		{`{"vector":[1,0.1],"recall":0.9,"where":null}`, "[e n w]"},
 	} {
 		got := s.must(200, "POST", "/collections/c/search", tt.query)
@@ -390,11 +389,8 @@ func TestOneAccuracy(t *testing.T) {
 	s.must(201, "POST", "/collections", `{"name":"c"}`)
 	for _, query := range []struct{ body, want string }{
 		{`{"vector":[1,0],"ef":10,"recall":0.9}`, "a query has only one of 'recall' and 'ef'"},
-		{`{"vector":[1,0],"recall":0.9,"effort":10}`, "a query has only one of 'recall' and 'effort'"},
-		{`{"vector":[1,0],"effort":10,"ef":10}`, "ef is given twice"},
 		{`{"vector":[1,0],"exact":true,"recall":0.9}`, "a query has only one of 'exact' and 'recall'"},
 		{`{"vector":[1,0],"ef":10,"exact":true}`, "a query has only one of 'exact' and 'ef'"},
-		{`{"vector":[1,0],"exact":true,"effort":10}`, "a query has only one of 'exact' and 'effort'"},
 	} {
 		if a := s.ask("POST", "/collections/c/search", query.body); a.status != 400 || !strings.Contains(a.body, query.want) {
 			t.Errorf("%s: %d %s, want %q", query.body, a.status, a.body, query.want)
@@ -571,9 +567,9 @@ func TestExisting(t *testing.T) {
 			t.Errorf("%s %s %s (-want +got): %v\n%s", tt.method, tt.path, tt.body, got, diff)
 		}
 	}
-	// Every member of a query that the service reads is listed, apart from an old name.
+	// Every member of a query that the service reads is listed.
 	got := s.must(400, "POST", "/collections/notes/search", `{"zzzzzzzzzzzzzzzz":1}`)
-	if list := got["existing"].([]any); len(list) != 19 || !slices.Contains(list, any("threshold")) || slices.Contains(list, any("effort")) {
+	if list := got["existing"].([]any); len(list) != 19 || !slices.Contains(list, any("threshold")) {
 		t.Errorf("%d members: %v", len(list), list)
 	}
 	// The message of other errors stands alone.

@@ -50,7 +50,7 @@ func graphFigure(e *env, r *report) error {
 	}
 	r.note("Queries per second at a recall are interpolated, on logarithmic scales, between the settings around it: values of nprobe of FAISS, of ef of the other peers, and of ef or of the recall asked of vecbolt. For each recall the best counts, of a peer with several indexes or k_factors too. Of each %d queries the best time of all rounds counts on one thread, and of each setting the best round with two callers: other programs use the machine. Every round asks every contestant in turn; its first answers, while caches fill, are not counted.", graphBatch)
 	r.note("Vecbolt, and the peers from Debian, are asked query by query; packages of PyPI in calls of %d queries, but FAISS, which works on the queries of a call together, query by query.", graphBatch)
-	r.note("\"asked\" is what an application asks for: a recall, which finds its own effort, or an exact answer. Recall is that of %d held-out queries.", graphQueries)
+	r.note("\"asked\" is what an application asks for: a recall, or an exact answer. Recall is that of %d held-out queries.", graphQueries)
 	names := []string{glove, sentences, synth768, synth1536}
 	if slices.Contains(e.sets, synth384m) { // takes too long for every run
 		names = append(names, synth384m)

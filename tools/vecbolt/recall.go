@@ -18,7 +18,7 @@ type recallCmd struct {
 	Seed    uint64    `placeholder:"N" help:"Seed of the sample."`
 	K       int       `short:"k" default:"10" help:"Number of hits (${default})."`
 	Recall  []float64 `xor:"how" placeholder:"R,..." help:"Measure searches that promise these recalls. The default is 0.9, 0.95, 0.98 and 0.99."`
-	Ef      int       `aliases:"effort" xor:"how" placeholder:"N" help:"Measure searches with this beam width (ef in HNSW)."`
+	Ef      int       `xor:"how" placeholder:"N" help:"Measure searches with this beam width (ef in HNSW)."`
 	condition
 }
 

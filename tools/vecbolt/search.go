@@ -42,7 +42,7 @@ type searchArgs struct {
 	MMR       *float64          `name:"mmr" placeholder:"LAMBDA" help:"Prefer hits that differ from each other (maximal marginal relevance): 1 is relevance alone, 0 diversity alone."`
 	Exact     bool              `xor:"how" help:"Find the exact answer, whatever the cost."`
 	Recall    *float64          `xor:"how" placeholder:"R" help:"Sufficient share of the exact answer, up to 1. The default is 0.95, or an exact answer where it costs no more."`
-	Ef        *int              `aliases:"effort" xor:"how" placeholder:"N" help:"Beam width of an approximate search (ef in HNSW), instead of --recall."`
+	Ef        *int              `xor:"how" placeholder:"N" help:"Beam width of an approximate search (ef in HNSW), instead of --recall."`
 	condition
 	parts
 }
