@@ -29,16 +29,18 @@ func (c *Collection) DeleteWhere(ctx context.Context, where filter.Expr) (int, e
 }
 
 // DeleteFunc removes the documents that match where (nil: all) and for which del returns true. It
-// returns their number. No write comes between the decision and the deletes. del gets the id, the
-// text and the metadata of a document, and may get and search others. Writers wait for it, so it
-// must be quick. Calls of the same DB that would wait for del fail at once in it, with ErrInvalid:
-// all writes, Load, Flush, Compact, Check, Barrier, Processes, Backup, NewPublisher, Publish and
-// Close, also of a Publisher. Made in other goroutines, or by another DB, they wait for del, and
-// del must not wait for them. In a process that does not lead, Flush, Compact, Check, Barrier,
-// Processes and Backup then fail once del has run for 5 s, with context.DeadlineExceeded. If the
-// leading process ends, the next one calls del again from the first document on: a function that
-// counts must then start over. An error or a panic of del is returned as an error, and nothing is
-// deleted.
+// returns their number. No write comes between the decision and the deletes. An error or a panic of
+// del is returned as an error, and nothing is deleted.
+//
+// del gets the id, the text and the metadata of a document, and may get and search others. Writers
+// wait for it, so it must be quick. If the leading process ends, del is called again from the first
+// document on: a function that counts must then start over.
+//
+// Calls of the same DB that would wait for del fail at once in it, with ErrInvalid: all writes,
+// Load, Flush, Compact, Check, Barrier, Processes, Backup, NewPublisher, Publish and Close, also of
+// a Publisher. Made in other goroutines, or by another DB, they wait for del, and del must not wait
+// for them. In a process that does not lead, Flush, Compact, Check, Barrier, Processes and Backup
+// then fail once del has run for 5 s, with context.DeadlineExceeded.
 func (c *Collection) DeleteFunc(ctx context.Context, where filter.Expr,
 	del func(*Document) (bool, error)) (int, error) {
 	if del == nil {

@@ -36,10 +36,9 @@ var (
 	// text index or index than the caller asks for.
 	ErrSchema = engine.ErrSchema
 
-	// ErrTextIndex is matched by two errors. A text query in a collection without a text
-	// index also matches ErrInvalid; SetText makes the index. A request for a different
-	// text index than the collection has also matches ErrSchema; SetText changes the
-	// index.
+	// ErrTextIndex is returned for a query by text in a collection without a text index,
+	// together with ErrInvalid, and when a caller asks for another text index than the
+	// collection has, together with ErrSchema. Collection.SetText makes or changes the index.
 	ErrTextIndex = engine.ErrTextIndex
 
 	// ErrDimensionMismatch is matched by every *DimensionError.

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
+
 	"github.com/vecbolt/vecbolt/filter"
 )
 

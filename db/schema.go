@@ -15,7 +15,8 @@ const (
 	Cosine = fileformat.Cosine
 	// Dot is the inner product.
 	Dot = fileformat.Dot
-	// L2 is the squared Euclidean distance, negated.
+	// L2 is the squared Euclidean distance, negated: scores are at most 0, which equal vectors
+	// have, and a Threshold is negative.
 	L2 = fileformat.L2
 )
 
