@@ -63,7 +63,7 @@ func (c *explainCmd) answer(t *tool, n int, e *db.Explanation) error {
 	if !t.json {
 		return c.text(t, n, e)
 	}
-	line, err := c.appendResult(nil, n, e.Result, true)
+	line, err := c.appendResult(nil, n, e.Result)
 	if err != nil {
 		return err
 	}

@@ -114,7 +114,6 @@ func (g *group) UnmarshalText(b []byte) error {
 
 type searchCmd struct {
 	searchArgs
-	Explain bool `help:"With --json, add the number of matching documents. See also explain."`
 }
 
 func (c *searchCmd) Help() string {
@@ -283,7 +282,7 @@ func (c *searchCmd) answer(t *tool, n int, r *db.Result) error {
 	if !t.json {
 		return c.table(t, n, r)
 	}
-	line, err := c.appendResult(nil, n, r, c.Explain)
+	line, err := c.appendResult(nil, n, r)
 	if err != nil {
 		return err
 	}
@@ -292,7 +291,7 @@ func (c *searchCmd) answer(t *tool, n int, r *db.Result) error {
 }
 
 // appendResult appends a JSON object without the closing brace.
-func (c *searchArgs) appendResult(dst []byte, n int, r *db.Result, counts bool) ([]byte, error) {
+func (c *searchArgs) appendResult(dst []byte, n int, r *db.Result) ([]byte, error) {
 	plan, err := json.Marshal(r.Plan)
 	if err != nil {
 		return nil, err
@@ -301,9 +300,7 @@ func (c *searchArgs) appendResult(dst []byte, n int, r *db.Result, counts bool) 
 	if !r.Exact {
 		dst = fmt.Appendf(dst, `"usual_recall":%v,"poor":%v,`, r.UsualRecall, r.Poor)
 	}
-	if counts {
-		dst = fmt.Appendf(dst, `"complete":%t,"matched":%d,"considered":%d,`, r.Complete, r.Matched, r.Considered)
-	}
+	dst = fmt.Appendf(dst, `"complete":%t,"matched":%d,"considered":%d,`, r.Complete, r.Matched, r.Considered)
 	dst = append(dst, `"hits":[`...)
 	for i := range r.Hits {
 		if i > 0 {
