@@ -27,7 +27,8 @@ func TestWreck(t *testing.T) {
 func wreck(t *testing.T, closed bool) {
 	ctx := t.Context()
 	dir := filepath.Join(memDir(t), "db")
-	vdb := open(t, dir, &Options{Sync: SyncNever, Compaction: Manual})
+	opts := Options{Sync: SyncNever, Compaction: Manual, HeadSize: 1 << 20} // small files of the log: all are read for each page
+	vdb := open(t, dir, &opts)
 	want := map[string]map[string]Document{"c": {}, "plain": {}}
 	known := map[string]bool{}
 	rng := rand.New(rand.NewPCG(7, 7))
@@ -108,7 +109,7 @@ func wreck(t *testing.T, closed bool) {
 			t.Errorf("%s: the source has changed", what)
 		}
 		kinds[kind]++
-		vdb := open(t, fixed, &Options{Compaction: Manual})
+		vdb := open(t, fixed, &opts)
 		defer vdb.Close()
 		check(t, vdb)
 		lost, uncounted := map[string]bool{}, false
