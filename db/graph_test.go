@@ -126,7 +126,7 @@ func TestGraphAnswers(t *testing.T) {
 				continue
 			}
 			t.Run(fmt.Sprint(metric, "/", kind), func(t *testing.T) {
-				f := plant(t, t.TempDir(), promising, metric, kind, rows, dim)
+				f := plant(t, t.TempDir(), briefly(), metric, kind, rows, dim)
 				queries := vectorsOf(kind, f.rng, 20, dim)
 				xs := make([]float64, 0, rows)
 				for _, d := range f.docs {

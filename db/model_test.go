@@ -37,7 +37,7 @@ func TestModel(t *testing.T) {
 		defer os.RemoveAll(dir)
 		m := &model{dir: dir, metric: Metric(rapid.IntRange(0, 2).Draw(t, "metric")), docs: map[string]Document{}, other: map[string]Document{}, name: "c"}
 		m.opts = &Options{Sync: SyncNever, HeadSize: rapid.SampledFrom([]int64{1, 2000, 64 << 20}).Draw(t, "head size"), Workers: 2,
-			codedBytes: rapid.SampledFrom([]int64{0, 1}).Draw(t, "codes"), graphSize: rapid.SampledFrom([]int64{0, 1}).Draw(t, "graphs"), worthHelp: 1}
+			codedBytes: rapid.SampledFrom([]int64{0, 1}).Draw(t, "codes"), graphSize: rapid.SampledFrom([]int64{0, 1}).Draw(t, "graphs"), worthHelp: 1, trials: walking.trials}
 		m.open(t)
 		defer func() {
 			for _, s := range m.snaps {

@@ -33,7 +33,7 @@ func TestPlanByWork(t *testing.T) {
 				t.Skip("-short: a graph of the quick layout takes seconds to build")
 			}
 			const queries = 12
-			opts := promising
+			opts := briefly()
 			opts.quickSize, opts.walkAlways = set.quickSize, false
 			vdb := open(t, t.TempDir(), &opts)
 			c := collection(t, vdb, "c", Schema{Dim: set.dim})

@@ -362,7 +362,8 @@ func TestCompactSettled(t *testing.T) {
 		{"young graphs", L2, []int{160, 170}, time.Hour, []int{160, 170}},
 	} {
 		t.Run(test.what, func(t *testing.T) {
-			vdb := open(t, t.TempDir(), &Options{Sync: SyncNever, Compaction: Manual, codedBytes: 1, graphSize: graph * dim})
+			vdb := open(t, t.TempDir(), &Options{Sync: SyncNever, Compaction: Manual, codedBytes: 1, graphSize: graph * dim,
+				trials: walking.trials})
 			c := collection(t, vdb, "c", Schema{Dim: dim, Metric: test.metric})
 			fillSegments(t, c, test.sizes...)
 			if next, err := vdb.engine.CompactSettled(ctx, test.age); next > 0 || err != nil {
