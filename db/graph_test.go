@@ -10,9 +10,11 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
+	"path"
 	"path/filepath"
 	"runtime"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -40,6 +42,45 @@ var (
 	promising = Options{Sync: SyncNever, codedBytes: 1, graphSize: 1, quickSize: 1, walkAlways: true, Compaction: Manual}
 	walking   = func(o Options) Options { o.trials = 8; return o }(promising)
 )
+
+// A fixture is a database with which several tests begin. It is built once: to calibrate a graph as
+// users do takes seconds.
+type fixture struct {
+	built sync.Once
+	files map[string][]byte
+}
+
+// fixtures are the fixtures by name.
+var fixtures sync.Map
+
+// copyFixture puts the database that build makes in a directory, or a copy of it, into dir. build
+// closes it.
+func copyFixture(t *testing.T, name, dir string, build func(dir string)) {
+	t.Helper()
+	found, _ := fixtures.LoadOrStore(name, new(fixture))
+	f := found.(*fixture)
+	f.built.Do(func() {
+		first := filepath.Join(t.TempDir(), "db")
+		build(first)
+		f.files = readFiles(t, first)
+		// The files of the log are large, and hold nothing that is not in segments.
+		maps.DeleteFunc(f.files, func(name string, _ []byte) bool { return path.Dir(name) == engine.WALDir })
+	})
+	if f.files == nil {
+		t.Fatalf("%s could not be built", name)
+	}
+	writeFiles(t, dir, f.files)
+}
+
+// plantDocuments makes a database with documents in a graph, calibrated as for users.
+func plantDocuments(t *testing.T, dir string, s Schema, docs []Document) {
+	t.Helper()
+	vdb := open(t, dir, &promising)
+	upsert(t, collection(t, vdb, "c", s), docs...)
+	if err := errors.Join(vdb.Compact(t.Context()), vdb.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
 
 func plant(t *testing.T, dir string, opts Options, metric Metric, kind string, rows, dim int) *forest {
 	t.Helper()

@@ -27,6 +27,13 @@ func startChange(t *testing.T, set promiseSet, rows [][]float32, kinds []promise
 	return c
 }
 
+// startWhole begins with all rows of a set, in a graph.
+func startWhole(t *testing.T, set promiseSet, kinds []promiseQueries) *changeTest {
+	t.Helper()
+	p := plantPromise(t, set)
+	return &changeTest{promiseSet: set, vdb: p.vdb, c: p.c, kinds: kinds, next: len(set.rows)}
+}
+
 // add stores rows and flushes them.
 func (c *changeTest) add(t *testing.T, rows [][]float32) {
 	t.Helper()
@@ -140,8 +147,7 @@ func deleteMost(t *testing.T, set promiseSet, kinds []promiseQueries, measure fu
 	random := rand.New(rand.NewPCG(31, uint64(len(set.rows)))).Perm(len(set.rows))
 	for i, ranks := range [][]int{random, near} {
 		name := []string{"60 % deleted at random", "60 % deleted, the nearest to one"}[i]
-		c := startChange(t, set, set.rows, kinds)
-		c.compact(t)
+		c := startWhole(t, set, kinds)
 		var gone []string
 		for row, rank := range ranks {
 			if rank < len(ranks)*6/10 {
@@ -158,8 +164,7 @@ func deleteMost(t *testing.T, set promiseSet, kinds []promiseQueries, measure fu
 
 // deleteFew deletes so few rows that searches pass over them.
 func deleteFew(t *testing.T, set promiseSet, kinds []promiseQueries, measure func(c *changeTest, name string)) {
-	c := startChange(t, set, set.rows, kinds)
-	c.compact(t)
+	c := startWhole(t, set, kinds)
 	var gone []string
 	for row := 0; row < len(set.rows); row += 25 {
 		gone = append(gone, fmt.Sprint(row))

@@ -146,7 +146,7 @@ func TestPromiseOutOfDistribution(t *testing.T) {
 	t.Parallel() // one core each
 	skipRecall(t)
 	only := regexp.MustCompile(*promiseOnly)
-	rows, queries, ks, targets := 4000, 60, []int{1, 10, 100, 1000}, []float64{0.8, 0.9, 0.98}
+	rows, queries, ks, targets := promiseSample, promiseAsked, []int{1, 10, 100, 1000}, []float64{0.8, 0.9, 0.98}
 	if *promiseK > 0 {
 		ks = []int{*promiseK}
 	}

@@ -52,7 +52,9 @@ const (
 	mostExcluded = 2000
 )
 
-func newFilterRows(set promiseSet, kinds []promiseQueries, queries int) *filterRows {
+func newFilterRows(t *testing.T, set promiseSet) *filterRows {
+	t.Helper()
+	_, queries, _, _ := filterGrid()
 	r := rand.New(rand.NewPCG(29, uint64(len(set.rows))))
 	f := &filterRows{promiseSet: set, random: r.Perm(len(set.rows)), size: make([]int, rowClusters)}
 	var centres []score.Scorer
@@ -73,7 +75,7 @@ func newFilterRows(set promiseSet, kinds []promiseQueries, queries int) *filterR
 		f.cluster = append(f.cluster, c)
 		f.size[c]++
 	}
-	for _, kind := range kinds {
+	for _, kind := range filterKinds(t, set, queries) {
 		q := filterQueries{name: kind.name, vecs: kind.vecs[:min(queries, len(kind.vecs))]}
 		for _, v := range q.vecs {
 			q.home = append(q.home, home(v))
@@ -94,27 +96,18 @@ func newFilterRows(set promiseSet, kinds []promiseQueries, queries int) *filterR
 	return f
 }
 
-// load stores the rows in a database.
-func (f *filterRows) load(t *testing.T, vdb *DB) *Collection {
+// metadata returns what filters ask about a row.
+func (f *filterRows) metadata(row int) Metadata {
+	m := Metadata{"row": int64(row), "cluster": int64(f.cluster[row]), "random": int64(f.random[row])}
+	for a := range f.near {
+		m[fmt.Sprint("near", a)] = int64(f.near[a][row])
+	}
+	return m
+}
+
+// look finds the nearest rows of each query.
+func (f *filterRows) look(t *testing.T, c *Collection) {
 	t.Helper()
-	c := collection(t, vdb, "c", Schema{Dim: len(f.rows[0]), Metric: f.metric})
-	docs := func(yield func(Document, error) bool) {
-		for row, v := range f.rows {
-			m := Metadata{"row": int64(row), "cluster": int64(f.cluster[row]), "random": int64(f.random[row])}
-			for a := range f.near {
-				m[fmt.Sprint("near", a)] = int64(f.near[a][row])
-			}
-			if !yield(Document{ID: fmt.Sprint(row), Vector: v, Metadata: m}, nil) {
-				return
-			}
-		}
-	}
-	if _, err := c.Load(t.Context(), docs, nil); err != nil {
-		t.Fatal(err)
-	}
-	if err := vdb.Compact(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 	for i := range f.kinds {
 		q := &f.kinds[i]
 		for _, v := range q.vecs {
@@ -125,7 +118,6 @@ func (f *filterRows) load(t *testing.T, vdb *DB) *Collection {
 			q.seen = append(q.seen, seen)
 		}
 	}
-	return c
 }
 
 func mustSearch(t *testing.T, c *Collection, q Query) *Result {
@@ -203,7 +195,7 @@ func hitsOf(truth, got []Hit) (found int) {
 
 // filterGrid returns rows, queries, k and targets of the tests of filters and changes.
 func filterGrid() (rows, queries int, ks []int, targets []float64) {
-	rows, queries, ks, targets = 4000, 40, []int{1, 10, 100}, []float64{0.8, 0.95}
+	rows, queries, ks, targets = promiseSample, 40, []int{1, 10, 100}, []float64{0.8, 0.95}
 	if *promiseFull {
 		rows, queries, targets = *promiseRows, 100, []float64{0.8, 0.9, 0.95, 0.99}
 	}
@@ -224,19 +216,17 @@ func TestPromiseFilters(t *testing.T) {
 	skipRecall(t)
 	rows, queries, ks, targets := filterGrid()
 	table := newPromiseTable("filter", targets)
-	filterSets(t, rows, queries, func(set promiseSet) {
-		f := newFilterRows(set, filterKinds(t, set, queries), queries)
-		opts := promiseOptions()
-		vdb := open(t, t.TempDir(), &opts)
-		c := f.load(t, vdb)
+	filterSets(t, rows, max(queries, promiseAsked), func(set promiseSet) {
+		f, p := newFilterRows(t, set), plantPromise(t, set)
+		f.look(t, p.c)
 		for i := range f.kinds {
 			for _, s := range f.sieves(&f.kinds[i]) {
 				for _, k := range ks {
-					table.measure(t, c, set, f.kinds[i].name, s.name, k, s.queries, s.where)
+					table.measure(t, p.c, set, f.kinds[i].name, s.name, k, s.queries, s.where)
 				}
 			}
 		}
-		if err := vdb.Close(); err != nil {
+		if err := p.vdb.Close(); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -378,28 +368,26 @@ func (p *promiseTable) write(t *testing.T) {
 // with random filters of the same form and selectivity, and with the exact answer under the same
 // filter. The database chooses between graph and scan. Medians of queries, asked in turn:
 //
-//	go test ./db -run TestFilterTimes -promise.full -promise.rows 50000 -promise.data DIR -promise.set '^NAME$' -promise.out FILE
+//	go test ./db -run TestFilterTimes -promise.full -promise.planned -promise.rows 50000 -promise.data DIR -promise.set '^NAME$' -promise.out FILE
 func TestFilterTimes(t *testing.T) {
-	if !*promiseFull {
-		t.Skip("timings are reported, not asserted; -promise.full takes them")
+	if !*promiseFull || !*promisePlan {
+		t.Skip("timings are reported, not asserted; -promise.full -promise.planned takes them")
 	}
-	rows, _, _, _ := filterGrid()
-	const queries = 64
+	rows, queries, _, _ := filterGrid()
 	table := bytes.NewBufferString("| vectors | rows | dim | filter | k | asked | found | exact | time, µs | / random | / scan |\n" +
 		"|---|---|---|---|---|---|---|---|---|---|---|\n")
 	filterSets(t, rows, queries, func(set promiseSet) {
-		f := newFilterRows(set, filterKinds(t, set, queries)[:1], queries)
-		vdb := open(t, t.TempDir(), &Options{Sync: SyncNever, Compaction: Manual, Recheck: Manual})
-		c := f.load(t, vdb)
+		f, p := newFilterRows(t, set), plantPromise(t, set)
+		f.look(t, p.c)
 		none := sieve{"none", f.kinds[0].vecs, func(int) filter.Expr { return nil }, nil}
 		for _, s := range append([]sieve{none}, f.sieves(&f.kinds[0])...) {
 			for _, k := range []int{10, 100} {
 				for _, target := range []float64{0.9, 0.99} {
-					f.time(t, c, s, k, target, table)
+					f.time(t, p.c, s, k, target, table)
 				}
 			}
 		}
-		if err := vdb.Close(); err != nil {
+		if err := p.vdb.Close(); err != nil {
 			t.Fatal(err)
 		}
 	})

@@ -9,7 +9,7 @@ import "testing"
 //	go test ./db -run TestPromiseRanges -promise.full -promise.rows 20000 -promise.data DIR -promise.out FILE -timeout 12h
 func TestPromiseRanges(t *testing.T) {
 	skipRecall(t)
-	rows, queries, ks, targets := 3000, 60, []int{10, 100}, []float64{0.8, 0.95}
+	rows, queries, ks, targets := promiseSample, promiseAsked, []int{10, 100}, []float64{0.8, 0.95}
 	if *promiseFull {
 		rows, queries, ks, targets = *promiseRows, 400, []int{10, 100, 1000}, []float64{0.8, 0.9, 0.95, 0.98, 0.99}
 	}

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"compress/gzip"
 	"encoding/binary"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -14,6 +15,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/vecbolt/vecbolt/filter"
@@ -382,6 +384,12 @@ func TestPromiseWithoutTheNearest(t *testing.T) {
 	})
 }
 
+// Rows of a set, and queries of a kind, in short runs of tests that have their sets in common.
+const (
+	promiseSample = 4000
+	promiseAsked  = 60
+)
+
 // longPromise is the number of rows from which a run of TestPromise counts as long.
 const longPromise = 10_000
 
@@ -405,27 +413,41 @@ func promiseOptions() Options {
 	return opts
 }
 
+// plantPromise stores the rows of a set, with the metadata of all tests of promises. Tests with the
+// same set have the graph in common.
 func plantPromise(t *testing.T, set promiseSet) *promised {
 	t.Helper()
-	opts := promiseOptions()
-	p := &promised{promiseSet: set, vdb: open(t, t.TempDir(), &opts)}
-	p.c = collection(t, p.vdb, "c", Schema{Dim: len(set.rows[0]), Metric: set.metric, Index: set.index})
-	p.rng = rand.New(rand.NewPCG(7, uint64(len(set.rows[0]))))
+	dir, opts := filepath.Join(t.TempDir(), "db"), promiseOptions()
+	p := &promised{promiseSet: set, rng: rand.New(rand.NewPCG(7, uint64(len(set.rows[0]))))}
 	p.near = nearness(set, set.rows[p.rng.IntN(len(set.rows))])
-	docs := func(yield func(Document, error) bool) {
-		for row, i := range p.rng.Perm(len(set.rows)) {
-			m := Metadata{"i": int64(i), "near": int64(p.near[row]), "row": int64(row)}
-			if !yield(Document{ID: fmt.Sprint(row), Vector: set.rows[row], Metadata: m}, nil) {
-				return
+	order := p.rng.Perm(len(set.rows))
+	build := func(dir string) {
+		f := newFilterRows(t, set)
+		vdb := open(t, dir, &opts)
+		c := collection(t, vdb, "c", Schema{Dim: len(set.rows[0]), Metric: set.metric, Index: set.index})
+		docs := func(yield func(Document, error) bool) {
+			for row, i := range order {
+				m := f.metadata(row)
+				m["i"], m["near"] = int64(i), int64(p.near[row])
+				if !yield(Document{ID: fmt.Sprint(row), Vector: set.rows[row], Metadata: m}, nil) {
+					return
+				}
 			}
 		}
+		if _, err := c.Load(t.Context(), docs, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(vdb.Compact(t.Context()), vdb.Close()); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if _, err := p.c.Load(t.Context(), docs, nil); err != nil {
-		t.Fatal(err)
+	if len(set.rows) >= longPromise { // too large to keep in memory
+		build(dir)
+	} else {
+		copyFixture(t, fmt.Sprint(set.name, len(set.rows), len(set.queries), set.index), dir, build)
 	}
-	if err := p.vdb.Compact(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	p.vdb = open(t, dir, &opts)
+	p.c = existing(t, p.vdb, "c")
 	return p
 }
 
@@ -514,8 +536,8 @@ func (p *promised) measureSeen(t *testing.T, f promiseFilter, targets []Accuracy
 	tallies := make([]nearest.Tally, len(targets))
 	for _, vec := range f.queries {
 		var seen []any
-		for _, h := range ask(Query{Near: Vector(vec), K: f.seen, Where: f.where, Accuracy: Exact, Select: WithMetadata}).Hits {
-			seen = append(seen, h.Metadata["row"])
+		for _, h := range ask(Query{Near: Vector(vec), K: f.seen, Where: f.where, Accuracy: Exact, Select: IDsOnly}).Hits {
+			seen = append(seen, must(strconv.Atoi(h.ID)))
 		}
 		where := filter.Nin("row", seen...)
 		if f.where != nil {

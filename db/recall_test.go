@@ -177,8 +177,6 @@ type farQueries struct {
 func newFarQueries(t *testing.T) *farQueries {
 	const rows, dim = 3000, 32
 	r := rand.New(rand.NewPCG(3, 4))
-	vdb := open(t, t.TempDir(), &promising)
-	c := collection(t, vdb, "c", Schema{Dim: dim, Metric: L2})
 	var docs []Document
 	for i, v := range randomVectors(r, rows, dim) {
 		for j := range v[4:] { // most of the space is empty
@@ -186,10 +184,9 @@ func newFarQueries(t *testing.T) *farQueries {
 		}
 		docs = append(docs, Document{ID: fmt.Sprint(i), Vector: v, Metadata: Metadata{"n": i % 100, "x": v[0]}})
 	}
-	upsert(t, c, docs...)
-	if err := vdb.Compact(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	path := filepath.Join(t.TempDir(), "db")
+	copyFixture(t, "far queries", path, func(dir string) { plantDocuments(t, dir, Schema{Dim: dim, Metric: L2}, docs) })
+	c := existing(t, open(t, path, &promising), "c")
 	queries := randomVectors(r, 100, dim)
 	for _, v := range queries {
 		v[0] = -max(v[0], -v[0]) // a filter allows only rows on the other side
@@ -395,16 +392,13 @@ func learnRecall(t *testing.T, dir string) *recallLesson {
 	const rows, dim = 3000, 32
 	l, r := &recallLesson{opts: promising}, rand.New(rand.NewPCG(3, 4))
 	l.opts.recheckEvery, l.opts.recheckByHand = 1, true
-	l.vdb = open(t, dir, &l.opts)
-	c := collection(t, l.vdb, "c", Schema{Dim: dim, Metric: L2})
 	var docs []Document
 	for i, v := range randomVectors(r, rows, dim) {
 		docs = append(docs, Document{ID: fmt.Sprint(i), Vector: v})
 	}
-	upsert(t, c, docs...)
-	if err := l.vdb.Compact(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	copyFixture(t, "a lesson", dir, func(dir string) { plantDocuments(t, dir, Schema{Dim: dim, Metric: L2}, docs) })
+	l.vdb = open(t, dir, &l.opts)
+	c := existing(t, l.vdb, "c")
 	l.hard = hardQueries(t, c, r, dim, 50)
 	for range 40 * nearest.RaiseAfter {
 		if l.ask(t); l.stats().EFFactor > 1 {
@@ -481,6 +475,7 @@ func TestLearntRecallIsKept(t *testing.T) {
 		if n, err := c.Delete(t.Context(), id); n != 1 || err != nil {
 			t.Fatal(n, err)
 		}
+		l.vdb.engine.Opts.Trials = walking.trials
 		if err := l.vdb.Compact(t.Context()); err != nil {
 			t.Fatal(err)
 		}
