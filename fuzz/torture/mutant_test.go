@@ -298,7 +298,7 @@ var mutants = []mutant{
 		run: "TestFarEnds",
 		old: "\tcase b.stats.Expanded >= g.most:\n\t\treturn ErrFar\n", new: ""},
 	{name: "filtered-searches-not-guarded", file: "internal/nearest/graph.go", pkg: "db",
-		run: "TestPromiseWithoutTheNearest",
+		run: "TestExplainSearchesThatFollow",
 		old: "query.Guard(need, plan.setting, p.MatchedIn(s.View, j.part))", new: ""},
 	{name: "columns-without-digest", file: "internal/engine/columns.go", pkg: "db",
 		run: "TestDerivedFilesOfOtherDocuments|TestPublishAfterRestore",
