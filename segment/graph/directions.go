@@ -129,6 +129,50 @@ func (s *synthesizer) lessFirst(i int) []float32 {
 	return x
 }
 
+// Parameters of findLarge.
+const (
+	largeHeld = 0.5   // part of the squared length of rows that large components have at least
+	mostLarge = 0.125 // part of all components that they are at most
+)
+
+// findLarge sets the few components that are many times as large as the others and have most of the
+// squared length of rows, as in some embeddings of language models. In the order of their mean
+// squares the largest drop follows them.
+func (s *synthesizer) findLarge() {
+	squares, total := make([]float64, s.Dim()), 0.0
+	for _, p := range s.sample[:min(len(s.sample), placedRows)] {
+		for j, v := range p.vec {
+			squares[j] += float64(float64(v) * float64(v))
+		}
+	}
+	order := make([]int, s.Dim())
+	for j, v := range squares {
+		order[j] = j
+		total += v
+	}
+	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(squares[j], squares[i]) })
+	held, largest := 0.0, 0.0
+	for n := 1; float64(n) <= mostLarge*float64(s.Dim()); n++ {
+		last := squares[order[n-1]]
+		held += last
+		if drop := last / squares[order[n]]; held >= largeHeld*total && drop > largest {
+			s.large, largest = order[:n], drop
+		}
+	}
+}
+
+// largeOf returns a row of the sample with only its large components. Rows with nearly the same
+// ones are in all places. The i-th trial takes the i-th of rows at equal steps: it draws no random
+// number, so trials of other kinds are as they were.
+func (s *synthesizer) largeOf(i int) []float32 {
+	row := s.sample[i*len(s.sample)/sampled[largeAlone]].vec
+	x := make([]float32, len(row))
+	for _, j := range s.large {
+		x[j] = row[j]
+	}
+	return x
+}
+
 // direction returns a vector in any direction, for L2 as long as a random row.
 func (s *synthesizer) direction() ([]float32, error) {
 	v := make([]float32, s.Dim())

@@ -118,7 +118,7 @@ func TestDepths(t *testing.T) {
 		metric  fileformat.Metric
 		without []kind // no region of these rows has more dimensions than others
 	}{
-		{fileformat.Cosine, []kind{meansDense, betweenDense, awayDense, longMeans}},
+		{fileformat.Cosine, []kind{meansDense, betweenDense, awayDense, longMeans, largeAlone}},
 		{fileformat.L2, []kind{meansDense, betweenDense, awayDense, withoutFirst, opposite}},
 	} {
 		_, trials, _ := trialsOf(t, d.graph(t, c.metric, Options{quiet: true}), d)

@@ -35,6 +35,7 @@ type synthesizer struct {
 
 	largest    int    // the component in which rows are largest, by a sample
 	often      []bool // by component, whether it is often zero
+	large      []int  // the few components that have most of the length of rows: see findLarge
 	directions bool   // rows are divided by their length
 
 	sample []place // of random rows
@@ -108,6 +109,9 @@ func (b *builder) queries(rows codes.Source) (all []trial, err error) {
 		s.findStrong()
 	}
 	l2 := b.head.ident.Metric == fileformat.L2
+	if l2 {
+		s.findLarge()
+	}
 	for k := meansOfFew; k < kinds; k++ {
 		switch {
 		case k >= single && k <= partlyFilled && !zeroed,
@@ -117,7 +121,8 @@ func (b *builder) queries(rows codes.Source) (all []trial, err error) {
 			k == midDirections && s.middle == len(s.strong),
 			k == withoutFirst && s.components == nil,
 			k == opposite && l2,
-			k == longMeans && !l2:
+			k == longMeans && !l2,
+			k == largeAlone && s.large == nil:
 			continue
 		}
 		if err := b.ctx.Err(); err != nil {
@@ -214,6 +219,8 @@ func (s *synthesizer) query(k kind, i int) ([]float32, error) {
 		return s.lessFirst(i), nil
 	case longMeans:
 		return s.longMean()
+	case largeAlone:
+		return s.largeOf(i), nil
 	default:
 		v, err := s.pick()
 		for j := range v {

@@ -45,6 +45,7 @@ const (
 	partlyFilled                // the same, but one of these components is kept
 	opposite                    // rows times -1; not for L2, which has no opposite directions
 	longMeans                   // means of a thousand rows, made as long as a row; only for L2, where lengths count
+	largeAlone                  // rows with only the few components that have most of their length; only for L2
 	kinds
 	kept = midpoints // kinds whose mean a level keeps
 )
@@ -56,7 +57,7 @@ var sampled = [kinds]int{likeRows: 240, meansOfFew: 90, meansOfMany: 90, perturb
 	nearCrowded: 90, nearLonely: 90, nearby: 90, insidePopulous: 90, meansPopulous: 90, betweenPopulous: 90,
 	nearPopulous: 90, insideLonely: 90, meansLonely: 90, betweenTight: 90, meansDense: 90, betweenDense: 90,
 	awayDense: 90, alike: 90, anywhere: 90, weakDirections: 90, midDirections: 90, withoutFirst: 90, popular: 90,
-	single: 90, filled: 90, partlyFilled: 90, opposite: 90, longMeans: 90}
+	single: 90, filled: 90, partlyFilled: 90, opposite: 90, longMeans: 90, largeAlone: 90}
 
 // An outcome is the state of a search at the point where a setting would end it.
 type outcome struct {
