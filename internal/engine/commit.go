@@ -50,13 +50,13 @@ func (e *Engine) Submit(id RequestID, ops []Op, size int, sync bool, done func(d
 func (e *Engine) CommitSubmitted() {
 	q := &e.Queue
 	q.Mu.Lock()
-	if q.leading || len(q.Waiting) == 0 {
+	if q.committing || len(q.Waiting) == 0 {
 		q.Mu.Unlock()
 		return
 	}
-	q.leading = true
+	q.committing = true
 	q.Mu.Unlock()
-	e.lead(nil)
+	e.commitNext(nil)
 }
 
 // Exclusively runs decide while no other write happens, and applies the ops that decide
@@ -83,20 +83,20 @@ type request struct {
 	decide  func(*Group) ([]Op, error) // if set, computes ops, alone in its group
 	deleted int
 	err     error
-	turn    chan bool                    // true: lead the next group; false: done
+	turn    chan bool                    // true: commit the next group; false: done
 	done    func(deleted int, err error) // instead of turn, for a request of Submit
 }
 
-// commitQueue lines up requests. A request that finds no leader becomes the leader. It
-// takes the queued requests, writes them with one append and one fsync, and hands the
-// lead to the first request that queued while it wrote. One fsync then serves all
-// concurrent writers. While followers write, the observer leads instead, because it reads
-// all requests that have arrived before it commits: its groups are larger.
+// commitQueue lines up requests. A request that finds nobody at work is the committer. It takes
+// the queued requests, writes them with one append and one fsync, and gives its turn to the first
+// request that queued meanwhile. One fsync then serves all concurrent writers. While other
+// processes write, the observer commits instead, because it reads all requests that have arrived
+// before: its groups are larger.
 type commitQueue struct {
-	Mu      sync.Mutex
-	Waiting []*request
-	leading bool
-	crowd   bool // several goroutines of this process write
+	Mu         sync.Mutex
+	Waiting    []*request
+	committing bool // a request has the turn
+	many       bool // several goroutines of this process write
 }
 
 // maxGroupBytes bounds the size of one append.
@@ -174,29 +174,29 @@ func (e *Engine) enqueue(ctx context.Context, r *request) error {
 	q, o := &e.Queue, e.observer()
 	q.Mu.Lock()
 	q.Waiting = append(q.Waiting, r)
-	lead := !q.leading && !r.left(o)
-	q.leading = q.leading || lead
+	turn := !q.committing && !r.left(o)
+	q.committing = q.committing || turn
 	q.Mu.Unlock()
 	for {
-		if !lead {
+		if !turn {
 			var err error
-			if lead, err = q.await(ctx, r); !lead {
+			if turn, err = q.await(ctx, r); !turn {
 				return err
 			}
 		}
-		if e.lead(r) {
+		if e.commitNext(r) {
 			return nil
 		}
-		lead = false // the group was full before r
+		turn = false // the group was full before r
 	}
 }
 
-// await waits until a request leads the next group, or is done. If ctx ends first, it takes the
+// await waits until a request has the turn, or is done. If ctx ends first, it takes the
 // request out of the queue, unless its group has begun.
-func (q *commitQueue) await(ctx context.Context, r *request) (lead bool, err error) {
+func (q *commitQueue) await(ctx context.Context, r *request) (turn bool, err error) {
 	select {
-	case lead = <-r.turn:
-		return lead, nil
+	case turn = <-r.turn:
+		return turn, nil
 	case <-ctx.Done():
 	}
 	q.Mu.Lock()
@@ -210,7 +210,7 @@ func (q *commitQueue) await(ctx context.Context, r *request) (lead bool, err err
 	return false, fmt.Errorf("%w: it waited for other writes, and has written nothing", ctx.Err())
 }
 
-// left leaves a request to the observer, if that commits requests. Nobody leads now.
+// left leaves a request to the observer, if that commits requests. Nobody has the turn.
 func (r *request) left(o Observer) bool {
 	return o != nil && r.decide == nil && o.Submitted(r.done == nil)
 }
@@ -220,18 +220,18 @@ func (r *request) left(o Observer) bool {
 func (q *commitQueue) gather() {
 	for before := 0; ; runtime.Gosched() {
 		q.Mu.Lock()
-		n, crowd := len(q.Waiting), q.crowd
+		n, many := len(q.Waiting), q.many
 		q.Mu.Unlock()
-		if n == before || !crowd {
+		if n == before || !many {
 			return
 		}
 		before = n
 	}
 }
 
-// lead commits one group and passes the lead on. It reports whether r was in the group; r is nil
-// if the observer leads.
-func (e *Engine) lead(r *request) (included bool) {
+// commitNext commits one group and passes the turn of r on. It reports whether r was in the group;
+// r is nil if the observer commits.
+func (e *Engine) commitNext(r *request) (included bool) {
 	q := &e.Queue
 	q.gather()
 	q.Mu.Lock()
@@ -259,7 +259,7 @@ func (e *Engine) lead(r *request) (included bool) {
 	return slices.Contains(group, r)
 }
 
-// handOver passes on the lead of r after the commit of a group, and answers its members.
+// handOver passes on the turn of r after the commit of a group, and answers its members.
 func (e *Engine) handOver(r *request, group []*request) {
 	e.Queue.passOn(group, e.observer())
 	woken := false
@@ -279,7 +279,7 @@ func (e *Engine) handOver(r *request, group []*request) {
 	}
 }
 
-// passOn gives the lead to the first request that waits, or to the observer.
+// passOn gives the turn to the first request that waits, or to the observer.
 func (q *commitQueue) passOn(group []*request, o Observer) {
 	q.Mu.Lock()
 	defer q.Mu.Unlock()
@@ -291,25 +291,24 @@ func (q *commitQueue) passOn(group []*request, o Observer) {
 			}
 		}
 	}
-	q.crowd = writers > 1
+	q.many = writers > 1
 	if len(q.Waiting) == 0 {
 		q.Waiting = nil
-		q.leading = false
+		q.committing = false
 		return
 	}
 	first := q.Waiting[0]
-	q.leading = !first.left(o) && first.done == nil
-	if q.leading {
+	q.committing = !first.left(o) && first.done == nil
+	if q.committing {
 		first.turn <- true
 	}
 }
 
-// errAbandoned is the error of a group whose leader goroutine ended during the commit.
+// errAbandoned is the error of a group whose committer ended during the commit.
 var errAbandoned = errors.New("the writing goroutine ended during the commit")
 
-// commitGroup is the write path: resolve, log, sync, apply, publish. A panic becomes the
-// error of the whole group: followers wait for the outcome, and a batch of any of them
-// may have caused the panic.
+// commitGroup is the write path: resolve, log, sync, apply, publish. A panic becomes the error of
+// the whole group: its requests wait for the outcome, and each of them may have caused the panic.
 func (e *Engine) commitGroup(requests []*request) {
 	e.CommitMu.Lock()
 	defer e.CommitMu.Unlock()

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/meta"
@@ -122,32 +120,6 @@ type sharing struct {
 	received received
 }
 
-// received holds the batches of the leader that are in no version yet. They are applied together
-// when a call needs the newest version: a process that only writes, or waits, spends little on the
-// writes of others.
-type received struct {
-	waiting atomic.Bool // there are records, or err
-
-	mu      sync.Mutex // taken after CommitMu
-	records []Record
-	bytes   int
-	memory  []byte       // of the records; when it is full, another one takes its place
-	last    uint64       // number of the last batch that was received
-	err     error        // why batches could not be applied; until Adopt
-	since   [][]logBatch // after the root, applied
-
-	// Guarded by CommitMu.
-	applied uint64 // last batch in the root: the head begins after it
-	frozen  *head  // the older part of the head, which ends where the leader froze its own; or nil
-	split   uint64 // last batch in frozen
-}
-
-// maxReceived is the size of records that wait. It takes a millisecond to apply as much.
-const maxReceived = 1 << 20
-
-// leastReceived is the size of the first memory for records.
-const leastReceived = 16 << 10
-
 // sharing reports whether other processes may use the database at the same time.
 func (e *Engine) sharing() bool { return e.Opts.Shared && e.Dir != Memory }
 
@@ -227,53 +199,6 @@ func (e *Engine) Join(begin func(root Root, lsn uint64, unpin func()), each func
 	return err
 }
 
-// takeLock takes the lock of the database, as a reader or to lead, in the directory where the
-// database is now.
-func (e *Engine) takeLock() (*vfs.Lock, error) {
-	for {
-		lock, err := e.lockHere()
-		moved, here := false, error(nil)
-		switch {
-		case err == nil:
-			moved, here = e.unfence()
-		case e.sharing(): // that directory may have been removed
-			moved, here = e.FS.Moved()
-		}
-		if here == nil && !moved {
-			return lock, err
-		}
-		if err == nil {
-			here = errors.Join(here, lock.Close())
-		}
-		if here == nil {
-			here = e.reopen()
-		}
-		if here != nil {
-			return nil, here
-		}
-	}
-}
-
-func (e *Engine) lockHere() (*vfs.Lock, error) {
-	if e.Opts.ReadOnly || e.sharing() {
-		return e.FS.Lock(LockName, !e.Opts.ReadOnly)
-	}
-	return e.FS.LockAlone(LockName)
-}
-
-// takeLead lets other processes find this one.
-func (e *Engine) takeLead(lock *vfs.Lock) {
-	if e.Opts.OnLead != nil && !e.Opts.OnLead(e) {
-		lock.Alone()
-	}
-}
-
-func (e *Engine) abandon() {
-	if e.Opts.OnAbandon != nil {
-		e.Opts.OnAbandon()
-	}
-}
-
 // openMeta opens meta.bolt. If processes that followed an earlier leader still read it, or read it
 // before anybody led, it leaves the file to them and opens a copy, unless it is to keep others out.
 // The lock of the database is held.
@@ -297,16 +222,6 @@ func NewFollower(dir string, opts Options) (_ *Engine, err error) {
 		return nil, errors.Join(err, e.release())
 	}
 	return e, nil
-}
-
-// A Record is one batch of the log.
-type Record struct {
-	LSN  uint64
-	Data []byte
-	// Replaced are the DocNums that its puts and deletes replace, a uvarint for each, 0 for none,
-	// if Resolved is set. Otherwise they are looked up.
-	Replaced []byte
-	Resolved bool
 }
 
 // Adopt makes a root of meta.bolt and the records after it the current version, in a process that
@@ -432,121 +347,6 @@ func (e *Engine) adopt(root Root, batches []logBatch, kept bool) error {
 	return nil
 }
 
-// restart forgets the records: a version has been loaded that has all of them, those since its root
-// as batches.
-func (r *received) restart(since []logBatch) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.records, r.bytes, r.memory, r.err, r.since = nil, 0, nil, nil, nil
-	if len(since) > 0 {
-		r.since = [][]logBatch{since}
-	}
-	r.waiting.Store(false)
-}
-
-// Receive takes the next batches of the leader. They are in the version that a later call gets. The
-// memory of the records stays with the caller.
-func (e *Engine) Receive(records []Record) error {
-	r := &e.shared.received
-	r.mu.Lock()
-	for _, record := range records {
-		record.Data, record.Replaced = r.copied(record.Data), r.copied(record.Replaced)
-		r.records = append(r.records, record)
-		r.bytes += len(record.Data)
-		r.last = record.LSN
-	}
-	r.waiting.Store(true)
-	full := r.bytes > maxReceived
-	r.mu.Unlock()
-	if full {
-		return e.CatchUp()
-	}
-	return nil
-}
-
-// copied returns a copy of b. mu is held.
-func (r *received) copied(b []byte) []byte {
-	if cap(r.memory)-len(r.memory) < len(b) {
-		r.memory = make([]byte, 0, max(len(b), min(2*cap(r.memory), maxReceived), leastReceived))
-	}
-	at := len(r.memory)
-	r.memory = append(r.memory, b...)
-	return r.memory[at:len(r.memory):len(r.memory)]
-}
-
-// take returns the records that wait and their memory, or the reason why they cannot be applied.
-func (r *received) take() (records []Record, memory []byte, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	records, memory = r.records, r.memory
-	r.records, r.bytes, r.memory = nil, 0, nil
-	return records, memory, r.err
-}
-
-// done notes that the records of take are in the version, as batches, or why they are not. Their
-// memory is used again.
-func (r *received) done(batches []logBatch, records []Record, memory []byte, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.err = err; len(batches) > 0 {
-		r.since = append(r.since, batches)
-	}
-	if err == nil && r.records == nil && cap(memory) <= maxReceived {
-		clear(records)
-		r.records, r.memory = records[:0], memory[:0]
-	}
-	r.waiting.Store(err != nil || len(r.records) > 0)
-}
-
-// CatchUp makes all batches visible that were received.
-func (e *Engine) CatchUp() error {
-	r := &e.shared.received
-	if !r.waiting.Load() {
-		return nil
-	}
-	if err := e.Begin(); err != nil {
-		return err
-	}
-	defer e.End()
-	e.CommitMu.Lock()
-	defer e.CommitMu.Unlock()
-	records, memory, err := r.take()
-	var batches []logBatch
-	if err == nil && len(records) > 0 {
-		if batches, err = readRecords(records); err == nil {
-			batches, err = e.replayAll(batches, false)
-		}
-		if err != nil {
-			batches = nil
-			e.Opts.Upstream.Broken(err)
-		}
-	}
-	r.done(batches, records, memory, err)
-	return err
-}
-
-// replayAll replays batches and returns them without those that this process has: a root came after
-// them. kept says that the head has them. CommitMu is held.
-func (e *Engine) replayAll(batches []logBatch, kept bool) ([]logBatch, error) {
-	last := e.tip().LSN
-	for len(batches) > 0 && batches[0].lsn <= last {
-		batches = batches[1:]
-	}
-	for i := range batches {
-		if lsn := batches[i].lsn; lsn != last+1 {
-			return nil, BadBatch(lsn, fmt.Errorf("comes after batch %d", last))
-		}
-		last++
-	}
-	for rest := batches; len(rest) > 0; {
-		var err error
-		if rest, err = e.replayTogether(rest, kept); err != nil {
-			return nil, err
-		}
-	}
-	return batches, nil
-}
-
 // Retry looks for derived files that were absent: the leader has made some.
 func (e *Engine) Retry() {
 	e.Mu.Lock()
@@ -585,122 +385,6 @@ func (e *Engine) forward(ctx context.Context, r *request) (done bool, err error)
 	}
 	r.deleted, done, err = e.Opts.Upstream.Forward(ctx, r.ops, r.size, decide)
 	return done, err
-}
-
-// left reports a store of a follower that is closed; Mu is held.
-func (e *Engine) left(s *meta.Store) {
-	if root, ok := e.shared.roots[s]; ok {
-		delete(e.shared.roots, s)
-		e.Opts.Upstream.Left(root)
-	}
-}
-
-// TryLead makes a follower the leader. It fails with ErrLocked, and the engine stays a follower,
-// while another process leads. It recovers the files of the leader before, as Open does. Readers go
-// on with the version before.
-func (e *Engine) TryLead() error {
-	if err := e.Begin(); err != nil {
-		return err
-	}
-	defer e.End()
-	lock, err := e.takeLock()
-	if err != nil {
-		return Translate(err)
-	}
-	start, o := time.Now(), e.logOptions()
-	e.catchUpLast()
-	e.lock.Store(lock)
-	e.setWrites(true)
-	e.takeLead(lock)
-	tail, err := e.inherit(o)
-	if err == nil {
-		if err = e.startLog(o, tail, true); err != nil {
-			err = errors.Join(err, e.retreat())
-		}
-	}
-	if err != nil {
-		e.setWrites(false)
-		e.abandon()
-		e.lock.Store(nil)
-		return errors.Join(err, lock.Close())
-	}
-	e.shared.received.restart(nil)
-	e.Retry()        // the leader before may have replaced files
-	lsn := e.Cur.LSN // before anybody else publishes versions
-	e.Background.lead(e)
-	e.role.Store(uint32(Leader))
-	e.Opts.Logger.Info("leads", "dir", e.Dir, "lsn", lsn, "took", time.Since(start))
-	return nil
-}
-
-// catchUpLast applies the last records of a leader that has ended. The files have all of them, but
-// after a flush they do not tell whose writes these were.
-func (e *Engine) catchUpLast() {
-	if err := e.CatchUp(); err != nil {
-		e.Opts.Logger.Warn("cannot apply the last batches of the leader, reading the files", "error", err)
-	}
-}
-
-// inherit loads the files of the leader before.
-func (e *Engine) inherit(o wal.Options) (tail wal.Tail, err error) {
-	e.MetaMu.Lock()
-	defer e.MetaMu.Unlock()
-	err = e.replace(func() (store *meta.Store, err error) {
-		store, tail, err = e.loadAgain(meta.Options{Trusted: true}, o)
-		return store, err
-	})
-	return tail, err
-}
-
-// loadAgain loads the files and replays the log. The lock of the database and MetaMu are held.
-func (e *Engine) loadAgain(m meta.Options, o wal.Options) (store *meta.Store, tail wal.Tail, err error) {
-	if store, err = e.openMeta(m); err != nil {
-		return nil, tail, err
-	}
-	e.reset()
-	if err := e.load(store); err != nil {
-		return nil, tail, errors.Join(err, store.Close())
-	}
-	if !m.ReadOnly {
-		err = e.sweep()
-	}
-	if err == nil {
-		tail, err = e.replayLog(o)
-	}
-	return store, tail, err
-}
-
-// retreat makes a follower again of a process that has begun to lead and cannot. Others may write
-// meta.bolt from now on, so it is opened for reading.
-func (e *Engine) retreat() error {
-	e.MetaMu.Lock()
-	defer e.MetaMu.Unlock()
-	err := e.endWriting()
-	return errors.Join(err, e.replace(func() (*meta.Store, error) {
-		store, _, err := e.loadAgain(meta.Options{ReadOnly: true, Trusted: true}, e.logOptions())
-		return store, err
-	}))
-}
-
-// endWriting gives up the log and the head that is being flushed. Nobody may be writing.
-func (e *Engine) endWriting() error {
-	e.CommitMu.Lock()
-	defer e.CommitMu.Unlock()
-	if e.Frozen != nil {
-		e.Drop(e.frozenAt)
-		e.Frozen, e.frozenAt, e.flushErr = nil, nil, nil
-	}
-	if log := e.Log.Swap(nil); log != nil {
-		return log.Close()
-	}
-	return nil
-}
-
-// setWrites notes whether this process may write.
-func (e *Engine) setWrites(may bool) {
-	e.Mu.Lock()
-	defer e.Mu.Unlock()
-	e.writes = may
 }
 
 // Fresh reports whether no process has led since this one, which reads alone, has read the files.

@@ -53,75 +53,15 @@ type leader struct {
 
 	mu        sync.Mutex
 	closing   bool // requests are refused
-	followers map[*follower]struct{}
-	writers   map[[16]byte]*follower // the newest connection of each process
-	roots     map[uint64]*pinned     // by transaction
+	followers map[*session]struct{}
+	writers   map[[16]byte]*session // the newest connection of each process
+	roots     map[uint64]*pinned    // by transaction
 }
 
 // pinned is a root with the number of followers that may read it.
 type pinned struct {
 	unpin []func() // one, or more where meta.bolt was rewritten and its transactions began at 1 again
 	users int
-}
-
-// A follower is one connection of a leader.
-type follower struct {
-	number  uint64 // in order of arrival
-	pid     int    // see checkPeer
-	process Process
-	writer  [16]byte
-	sync    bool          // its writes are synced before they are answered
-	ended   chan struct{} // closed when no request of it is worked on any more
-	socket  *socket
-	source  *source
-	in      *Reader
-	out     *queue
-
-	heard  atomic.Int64  // ticks when something was received or answered last
-	failed error         // why the connection has ended; of the loop while it has the follower
-	quiet  chan struct{} // has an element when the loop gives the follower back
-
-	working vfs.Group      // on requests
-	writes  sync.WaitGroup // requests that the engine has
-
-	deciding atomic.Bool   // its Decided is awaited
-	beat     chan struct{} // has an element when the follower has said that it still decides
-
-	// Guarded by leader.mu.
-	roots  []uint64 // that it may read
-	joined bool     // it has got the state at which it joined
-	later  [][]byte // frames to send after that
-
-	mu       sync.Mutex
-	requests map[uint64]*request // that are being worked on
-}
-
-// busy reports whether a request is being worked on.
-func (f *follower) busy() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return len(f.requests) > 0
-}
-
-// full reports whether a follower has to wait before it sends more requests. While it decides it
-// need not: all of its requests wait for its Decided, which comes behind others.
-func (f *follower) full() bool {
-	if f.deciding.Load() {
-		return false
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return len(f.requests) >= MaxRequests
-}
-
-// unserved reports whether something has arrived that was left while the follower was full. It is
-// for the loop while it has the follower.
-func (f *follower) unserved() bool { return f.in.Ready() && !f.full() }
-
-// A request of a follower.
-type request struct {
-	cancel  context.CancelFunc
-	decided chan Decided
 }
 
 // lead makes the socket of a database. Followers that connect wait until serve.
@@ -136,7 +76,7 @@ func lead(dir string, self Process) (*leader, error) {
 	}
 	s := &leader{
 		files: files, self: self, listener: listener, ready: make(chan struct{}), flushes: make(chan struct{}, 1),
-		followers: map[*follower]struct{}{}, writers: map[[16]byte]*follower{}, roots: map[uint64]*pinned{},
+		followers: map[*session]struct{}{}, writers: map[[16]byte]*session{}, roots: map[uint64]*pinned{},
 	}
 	s.loop, err = newLoop(runtime.GOMAXPROCS(0) == 1, s.serveOne, func() { s.engine.CommitSubmitted() })
 	if err != nil {
@@ -231,8 +171,8 @@ func (s *leader) followed() bool {
 	return len(s.followers) > 0
 }
 
-func (s *leader) all() []*follower {
-	all := make([]*follower, 0, len(s.followers))
+func (s *leader) all() []*session {
+	all := make([]*session, 0, len(s.followers))
 	for f := range s.followers {
 		all = append(all, f)
 	}
@@ -246,7 +186,7 @@ func (s *leader) connected(conn *net.UnixConn, number uint64) error {
 		return nil // the follower finds that it has ended
 	}
 	source := &source{socket: socket, parks: true, deadline: time.Now().Add(helloTime)}
-	f := &follower{number: number, ended: make(chan struct{}), socket: socket, source: source,
+	f := &session{number: number, ended: make(chan struct{}), socket: socket, source: source,
 		in: NewReader(source, false), out: newQueue(socket), quiet: make(chan struct{}, 1),
 		beat: make(chan struct{}, 1), requests: map[uint64]*request{}}
 	defer close(f.ended)
@@ -277,7 +217,7 @@ func (s *leader) connected(conn *net.UnixConn, number uint64) error {
 }
 
 // greet receives a follower and sends it the present state. ErrNotLeader says that the leader ends.
-func (s *leader) greet(f *follower) error {
+func (s *leader) greet(f *session) error {
 	m, err := f.in.Next()
 	if s.ctx.Err() != nil { // which ends the read as well
 		return ErrNotLeader
@@ -316,7 +256,7 @@ func (s *leader) greet(f *follower) error {
 		defer s.mu.Unlock()
 		batch.First = root.Applied + 1
 		s.followers[f] = struct{}{}
-		s.keep(root.Tx, unpin, []*follower{f})
+		s.keep(root.Tx, unpin, []*session{f})
 		f.send(Welcome{Version: Version, DB: s.engine.Identity, Process: s.self,
 			Root: root.Tx, Applied: root.Applied, LSN: lsn})
 	}, func(record []byte) error {
@@ -347,7 +287,7 @@ func (s *leader) greet(f *follower) error {
 
 // succeed ends the connection that a process had before, and waits until its requests have ended:
 // the process may ask for their outcomes.
-func (s *leader) succeed(f *follower, writer [16]byte) error {
+func (s *leader) succeed(f *session, writer [16]byte) error {
 	s.mu.Lock()
 	before := s.writers[writer]
 	if before != nil && before.number > f.number {
@@ -365,7 +305,7 @@ func (s *leader) succeed(f *follower, writer [16]byte) error {
 }
 
 // leave forgets a follower.
-func (s *leader) leave(f *follower) {
+func (s *leader) leave(f *session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.followers, f)
@@ -379,7 +319,7 @@ func (s *leader) leave(f *follower) {
 }
 
 // keep holds a root for followers. mu is held.
-func (s *leader) keep(tx uint64, unpin func(), users []*follower) {
+func (s *leader) keep(tx uint64, unpin func(), users []*session) {
 	if len(users) == 0 {
 		unpin()
 		return
@@ -479,7 +419,7 @@ func (s *leader) broadcast(m Message, add func(q *queue, frame []byte) bool) {
 func (s *leader) flush() error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	var all []*follower
+	var all []*session
 	for {
 		select {
 		case <-s.ctx.Done():
@@ -508,30 +448,9 @@ func (s *leader) flush() error {
 	}
 }
 
-// send queues a message.
-func (f *follower) send(m Message) bool {
-	frame, err := Append(nil, m)
-	if err != nil {
-		f.socket.cut()
-		return false
-	}
-	return f.add(frame)
-}
-
-// add queues a frame. A follower that does not read is cut off.
-func (f *follower) add(frame []byte) bool { return f.keepUp(f.out.add(frame)) }
-
-// keepUp cuts a follower off whose queue takes no frame.
-func (f *follower) keepUp(added bool) bool {
-	if !added {
-		f.socket.cut()
-	}
-	return added
-}
-
 // read works on the requests of a follower until its connection or the leader ends. The loop reads
 // while there are many.
-func (s *leader) read(f *follower) {
+func (s *leader) read(f *session) {
 	f.source.parks, f.source.brief = false, 0
 	for f.failed == nil {
 		if f.failed = f.socket.park(time.Time{}); f.failed == nil {
@@ -548,7 +467,7 @@ func (s *leader) read(f *follower) {
 }
 
 // serveOne handles the messages of a follower that have arrived.
-func (s *leader) serveOne(f *follower) {
+func (s *leader) serveOne(f *session) {
 	for more := true; more && f.failed == nil && !f.full(); more = f.in.Ready() {
 		m, err := f.in.Next()
 		if err == errNothing {
@@ -562,7 +481,7 @@ func (s *leader) serveOne(f *follower) {
 }
 
 // handle handles a message of a follower. It does not wait for anything.
-func (s *leader) handle(f *follower, m Message) error {
+func (s *leader) handle(f *session, m Message) error {
 	switch m := m.(type) {
 	case Release:
 		s.mu.Lock()
@@ -615,7 +534,7 @@ func (s *leader) handle(f *follower, m Message) error {
 
 // write gives the engine a write of a follower. It is synced at once if the follower allows less
 // time for that than this process takes.
-func (s *leader) write(f *follower, m WriteOps) error {
+func (s *leader) write(f *session, m WriteOps) error {
 	if err := f.begin(m.Request, &request{cancel: func() {}}); err != nil {
 		return err
 	}
@@ -634,19 +553,8 @@ func (s *leader) write(f *follower, m WriteOps) error {
 	return nil
 }
 
-// begin notes that a request is worked on.
-func (f *follower) begin(id uint64, r *request) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.requests[id] != nil {
-		return fmt.Errorf("request %d comes again", id)
-	}
-	f.requests[id] = r
-	return nil
-}
-
 // answer sends the result of a request.
-func (s *leader) answer(f *follower, result Result, err error) {
+func (s *leader) answer(f *session, result Result, err error) {
 	result.Err = s.outcome(err)
 	f.mu.Lock()
 	delete(f.requests, result.Request)
@@ -683,13 +591,8 @@ func (s *leader) outcome(err error) error {
 	return err
 }
 
-// id tells a write of a follower from all others.
-func (f *follower) id(number uint64) engine.RequestID {
-	return engine.RequestID{Writer: f.writer, Number: number}
-}
-
 // work returns the number of a request and its work.
-func (s *leader) work(f *follower, m Message) (id uint64, _ work) {
+func (s *leader) work(f *session, m Message) (id uint64, _ work) {
 	switch m := m.(type) {
 	case Exclusive:
 		id := f.id(m.Request)
@@ -724,7 +627,7 @@ var errRefrained = errors.New("the follower writes nothing")
 
 // decide lets a follower decide what to write, while nobody writes, for as long as it says that it
 // still does. A follower that is stopped is cut off; it asks again when it goes on.
-func (s *leader) decide(ctx context.Context, f *follower, id, lsn uint64, r *request) ([]engine.Op, error) {
+func (s *leader) decide(ctx context.Context, f *session, id, lsn uint64, r *request) ([]engine.Op, error) {
 	f.deciding.Store(true)
 	defer f.deciding.Store(false)
 	if !f.send(Grant{Request: id, LSN: lsn}) {
@@ -802,21 +705,4 @@ func (s *leader) processes() []Process {
 	}
 	slices.SortStableFunc(list[1:], func(a, b Process) int { return a.Since.Compare(b.Since) })
 	return list
-}
-
-// withRequest calls fn with a request that is being worked on.
-func (f *follower) withRequest(id uint64, fn func(*request)) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if r := f.requests[id]; r != nil {
-		fn(r)
-	}
-}
-
-func (f *follower) cancelRequests() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, r := range f.requests {
-		r.cancel()
-	}
 }

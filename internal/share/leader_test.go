@@ -104,7 +104,7 @@ func TestDecisionTakesLong(t *testing.T) {
 			socket, _ := connected(t)
 			synctest.Test(t, func(t *testing.T) {
 				s, r := new(leader), &request{decided: make(chan Decided, 1)}
-				f := &follower{socket: socket, out: newQueue(socket), beat: make(chan struct{}, 1),
+				f := &session{socket: socket, out: newQueue(socket), beat: make(chan struct{}, 1),
 					requests: map[uint64]*request{1: r}}
 				var ended atomic.Bool
 				go func() {

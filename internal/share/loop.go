@@ -21,7 +21,7 @@ const (
 // sent and then commits it, so that one thread wakes for many requests, and reads those that arrive
 // during a commit together. Other followers are waited for without a thread.
 type loop struct {
-	serve  func(f *follower) // handles what has arrived
+	serve  func(f *session) // handles what has arrived
 	commit func()            // commits a group of it
 	set    *pollSet
 	single bool // the process has one processor, which is not to be kept while the loop waits
@@ -29,8 +29,8 @@ type loop struct {
 	group  vfs.Group
 
 	mu         sync.Mutex
-	active     []*follower
-	polled     []*follower // copy of active, for the goroutine of the loop
+	active     []*session
+	polled     []*session // copy of active, for the goroutine of the loop
 	changed    *sync.Cond
 	owner      uint64    // which goroutine serves
 	asleep     bool      // it waits in the system call
@@ -40,7 +40,7 @@ type loop struct {
 	ended      bool
 }
 
-func newLoop(single bool, serve func(*follower), commit func()) (*loop, error) {
+func newLoop(single bool, serve func(*session), commit func()) (*loop, error) {
 	set, err := newPollSet()
 	if err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func (p *loop) start(owner uint64) {
 }
 
 // add gives a follower to the loop, which gives it back by f.quiet.
-func (p *loop) add(f *follower) {
+func (p *loop) add(f *session) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	f.heard.Store(ticks(time.Now()))

@@ -23,7 +23,7 @@ func newLooped(t *testing.T, single bool) *looped {
 		t.Skip("processes cannot share databases here")
 	}
 	x := &looped{served: make(chan int, 1), commit: make(chan struct{})}
-	p, err := newLoop(single, func(f *follower) {
+	p, err := newLoop(single, func(f *session) {
 		var b [1]byte
 		if _, f.failed = f.socket.read(b[:], 0); f.failed == nil {
 			x.served <- int(f.number)
@@ -41,7 +41,7 @@ func newLooped(t *testing.T, single bool) *looped {
 	})
 	for i := range x.send {
 		socket, other := connected(t)
-		f := &follower{number: uint64(i), socket: socket, in: NewReader(nil, false), quiet: make(chan struct{}, 1)}
+		f := &session{number: uint64(i), socket: socket, in: NewReader(nil, false), quiet: make(chan struct{}, 1)}
 		x.send[i] = func() {
 			if _, err := other.Write([]byte{1}); err != nil {
 				t.Error(err)
@@ -80,7 +80,7 @@ func TestLoop(t *testing.T) {
 // the caller otherwise.
 func TestOwnWrites(t *testing.T) {
 	commits := make(chan struct{})
-	p, err := newLoop(false, func(f *follower) { f.failed = io.EOF }, func() { commits <- struct{}{} })
+	p, err := newLoop(false, func(f *session) { f.failed = io.EOF }, func() { commits <- struct{}{} })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func TestOwnWrites(t *testing.T) {
 	}
 	<-commits
 	socket, other := connected(t)
-	f := &follower{socket: socket, in: NewReader(nil, false), quiet: make(chan struct{}, 1)}
+	f := &session{socket: socket, in: NewReader(nil, false), quiet: make(chan struct{}, 1)}
 	f.requests = map[uint64]*request{1: {}} // so that it stays
 	p.add(f)
 	if !p.submitted(true) {
@@ -144,10 +144,10 @@ func TestLoopFull(t *testing.T) {
 	}
 	socket, other := connected(t)
 	in := NewReader(&source{socket: socket}, false)
-	f := &follower{socket: socket, in: in, quiet: make(chan struct{}, 1)}
+	f := &session{socket: socket, in: in, quiet: make(chan struct{}, 1)}
 	const messages, turns = 3, 1000
 	handled, waited, ended := 0, 0, make(chan error, 1)
-	p, err := newLoop(false, func(f *follower) {
+	p, err := newLoop(false, func(f *session) {
 		m, err := f.in.Next()
 		if f.failed = err; err != nil {
 			ended <- err

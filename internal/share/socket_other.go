@@ -32,7 +32,7 @@ func stopped(int) bool { return false }
 type pollSet struct{}
 
 func newPollSet() (*pollSet, error)                     { return nil, errors.ErrUnsupported }
-func (p *pollSet) wait([]*follower, time.Duration) bool { return false }
+func (p *pollSet) wait([]*session, time.Duration) bool { return false }
 func (p *pollSet) ready(int) bool                       { return false }
 func (p *pollSet) wake()                                {}
 func (p *pollSet) close() error                         { return nil }

@@ -194,7 +194,7 @@ func newPollSet() (*pollSet, error) {
 }
 
 // wait waits until something has arrived for a follower, until wake, or for some time.
-func (p *pollSet) wait(followers []*follower, wait time.Duration) (ready bool) {
+func (p *pollSet) wait(followers []*session, wait time.Duration) (ready bool) {
 	p.fds = p.fds[:0]
 	_ = p.wakes.Control(func(fd uintptr) { // it is open
 		p.fds = append(p.fds, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
