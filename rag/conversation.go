@@ -38,10 +38,10 @@ type Turn struct {
 	vecs map[string][]float32 // by connectionId:model
 }
 
-// NewTurn begins a turn and logs the strategy of its query text. A nil log means slog.Default().
+// NewTurn begins a turn and logs the strategy of its query text. A nil log means none.
 func NewTurn(ctx context.Context, message, topic string, log *slog.Logger) *Turn {
 	if log == nil {
-		log = slog.Default()
+		log = slog.New(slog.DiscardHandler)
 	}
 	t := &Turn{log: log, vecs: map[string][]float32{}}
 	t.text, t.strategy = QueryText(message, topic)

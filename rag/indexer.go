@@ -36,7 +36,7 @@ type IndexerOptions struct {
 	// Batch is the maximum number of texts embedded and written together; 0 means
 	// 1,000.
 	Batch int
-	// Logger receives a line per batch at level debug; nil means slog.Default().
+	// Logger receives a line per batch at level debug; nil means none.
 	Logger *slog.Logger
 }
 
@@ -59,7 +59,7 @@ func NewIndexer(s Store, e embed.Embedder, opts *IndexerOptions) (*Indexer, erro
 	}
 	x.o.Batch = cmp.Or(x.o.Batch, 1000)
 	if x.o.Logger == nil {
-		x.o.Logger = slog.Default()
+		x.o.Logger = slog.New(slog.DiscardHandler)
 	}
 	if c, ok := s.(*db.Collection); s == nil || e == nil || ok && c == nil {
 		return nil, fmt.Errorf("%w: an indexer needs a store and an embedder", ErrConfig)

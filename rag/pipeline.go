@@ -41,7 +41,7 @@ type PipelineOptions struct {
 	Context ContextOptions
 	// Cache, if set, reuses the answers to similar questions.
 	Cache *CacheOptions
-	// Logger receives a line per question; nil means slog.Default().
+	// Logger receives a line per question; nil means none.
 	Logger *slog.Logger
 }
 
@@ -129,7 +129,7 @@ func NewPipeline(s Store, e embed.Embedder, opts *PipelineOptions) (*Pipeline, e
 	o.TopK = cmp.Or(o.TopK, DefaultTopK)
 	o.Candidates = max(o.TopK, cmp.Or(o.Candidates, 4*o.TopK))
 	if o.Logger == nil {
-		o.Logger = slog.Default()
+		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	switch {
 	case s == nil:

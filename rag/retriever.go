@@ -66,8 +66,8 @@ type Options struct {
 	// means 32.
 	BatchSize int
 
-	// Logger receives warnings about the cache and, at level debug, a line per call. nil means
-	// slog.Default().
+	// Logger receives warnings about the cache and, at level debug, a line per call; nil
+	// means none.
 	Logger *slog.Logger
 }
 
@@ -81,7 +81,7 @@ func (o *Options) withDefaults() (Options, error) {
 	}
 	c.BatchSize = cmp.Or(c.BatchSize, 32)
 	if c.Logger == nil {
-		c.Logger = slog.Default()
+		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	return c, nil
 }

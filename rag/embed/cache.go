@@ -70,8 +70,8 @@ type CacheOptions struct {
 	// Bare disables the namespace, as in caches of a single model.
 	Bare bool
 
-	// Logger receives a warning for each entry that is damaged or cannot be written; nil means
-	// slog.Default().
+	// Logger receives a warning for each entry that is damaged or cannot be written; nil
+	// means none.
 	Logger *slog.Logger
 }
 
@@ -100,7 +100,7 @@ func NewCache(dir string, opts *CacheOptions) (*Cache, error) {
 		c.opts = *opts
 	}
 	if c.opts.Logger == nil {
-		c.opts.Logger = slog.Default()
+		c.opts.Logger = slog.New(slog.DiscardHandler)
 	}
 	c.key = keys[cmp.Or(c.opts.Key, "sha256")]
 	ns := c.opts.Namespace

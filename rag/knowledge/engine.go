@@ -49,8 +49,8 @@ type Options struct {
 	// and closes it. Other processes can still learn files into the base, and later answers use
 	// them.
 	KeepOpen time.Duration
-	// Logger receives skipped files, embedded texts and answered questions; nil means
-	// slog.Default().
+	// Logger receives skipped files, embedded texts and answered questions; nil
+	// means none.
 	Logger *slog.Logger
 }
 
@@ -100,7 +100,7 @@ func New(workspace string, opts *Options) (*Engine, error) {
 		e.opts.Default = &d
 	}
 	if e.opts.Logger == nil {
-		e.opts.Logger = slog.Default()
+		e.opts.Logger = slog.New(slog.DiscardHandler)
 	}
 	if workspace == "" {
 		return nil, fmt.Errorf("%w: no workspace", ErrConfig)
