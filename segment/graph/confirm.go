@@ -100,12 +100,12 @@ const leastSample = leastEasy / sampleEvery
 // the highest recall stays if only a scan of the sketches beats it. Recall needs both, for callers
 // who set the beam width themselves.
 func (b *builder) toConfirm(trials []trial, columns []int, tried *[len(calibrated)][]level) (settings []Setting) {
-	share := float32(coarser)
+	share := float32(stepToConfirm)
 	switch {
 	case columns[0] >= always:
-		share = coarsest
+		share = stepForMost
 	case columns[0] > 1:
-		share = coarse
+		share = stepForHundred
 	}
 	for _, c := range columns {
 		recall, usual := b.usualScan(trials, c)

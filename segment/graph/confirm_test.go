@@ -116,7 +116,7 @@ func TestToConfirm(t *testing.T) {
 	for _, shared := range []struct {
 		columns []int
 		share   float32
-	}{{[]int{0, 1}, coarser}, {[]int{2}, coarse}} {
+	}{{[]int{0, 1}, stepToConfirm}, {[]int{2}, stepForHundred}} {
 		trials := b.trialsFor(all, shared.columns)
 		sweep := b.newSweep(trials, shared.columns, score)
 		for ; len(sweep.efs) > 0 && sweep.least < enough && sweep.vain < mostVain; sweep.turn++ {

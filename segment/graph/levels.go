@@ -10,15 +10,21 @@ import (
 
 // Parameters of the levels.
 const (
-	mostErrors  = 1.5  // a level promises the measured recall less this many standard errors
-	fewest      = 5    // trials within the horizon from which a kind counts
-	finer       = 0.94 // each level misses at most this share of the previous one's miss
-	coarser     = 0.85 // the same for levels to confirm
-	coarse      = 0.7  // for 100 results
-	coarsest    = 0.55 // and for more
-	decided     = 0.5  // least recall of the levels that compare kinds: see easyKinds
-	decisive    = 0.5  // a kind is easy if it misses at most this share of what each of them may
-	shareOfRows = 0.9  // weight of the queries like the rows in the mean cost of a search
+	mostErrors = 1.5 // a level promises the measured recall less this many standard errors
+	fewest     = 5   // trials within the horizon from which a kind counts
+
+	// A level misses at most this share of what the one before misses.
+	stepKept       = 0.94 // of the levels kept
+	stepToConfirm  = 0.85 // of those to confirm, for up to ten results,
+	stepForHundred = 0.7  // for 100,
+	stepForMost    = 0.55 // and for more
+
+	// A kind is easy if it misses at most easyShare of what each level may that promises at least
+	// easyFrom: see easyKinds.
+	easyFrom  = 0.5
+	easyShare = 0.5
+
+	shareOfRows = 0.9 // weight of the queries like the rows in the mean cost of a search
 	mostPicked  = maxLevels - len(sketchDeviations)
 	worthScan   = 0.8 // share of the price of a scan up to which a search is worth while
 )
@@ -70,11 +76,11 @@ func levelOf(trials []trial, column int, s Setting, of func(t *trial) *outcome) 
 // promises: they miss much less than the kind that does. If no level tells, no kind is easy.
 func easyKinds(levels []level) (easy [kinds]bool) {
 	some := slices.DeleteFunc(slices.Clone(levels), func(l level) bool {
-		return l.recall < decided || l.recall >= enough
+		return l.recall < easyFrom || l.recall >= enough
 	})
 	for k := likeRows + 1; k < kinds; k++ {
 		easy[k] = len(some) > 0 && !slices.ContainsFunc(some, func(l level) bool {
-			return 1-l.recalls[k] > decisive*(1-l.recall)
+			return 1-l.recalls[k] > easyShare*(1-l.recall)
 		})
 	}
 	return easy
@@ -178,7 +184,7 @@ func (b *builder) pickFirst(all []level, column int, share float32) []level {
 	if !b.stages(column) {
 		return chosen
 	}
-	for _, l := range b.pickBy(all, min(share, coarse), (*level).most) {
+	for _, l := range b.pickBy(all, min(share, stepForHundred), (*level).most) {
 		if !slices.ContainsFunc(chosen, func(o level) bool { return o.ef == l.ef && o.stopRatio == l.stopRatio }) {
 			chosen = append(chosen, l)
 		}

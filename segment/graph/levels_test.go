@@ -315,7 +315,7 @@ func TestPickFirst(t *testing.T) {
 		}
 		return all
 	}
-	if n := len(b.pick(tried(), coarser)); n != 1 {
+	if n := len(b.pick(tried(), stepToConfirm)); n != 1 {
 		t.Errorf("%d levels picked, want the cheapest", n)
 	}
 	for _, planned := range []bool{true, false} { // searches without a planner have one stage
@@ -324,7 +324,7 @@ func TestPickFirst(t *testing.T) {
 		if planned {
 			want = 3
 		}
-		first := b.pickFirst(tried(), 1, coarser)
+		first := b.pickFirst(tried(), 1, stepToConfirm)
 		if len(first) != want {
 			t.Errorf("planned %v: %d levels to begin with, want %d", planned, len(first), want)
 		}

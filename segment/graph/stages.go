@@ -212,7 +212,7 @@ type wantedFunc func(l *level, found float32) bool
 // figures.
 func (b *builder) staged(trials []trial, column int, tried []level, sketches []sketchScan,
 	wanted wantedFunc) ([]level, error) {
-	some, scan := b.pickFirst(tried, column, coarser), b.scanNodes(calibrated[column])
+	some, scan := b.pickFirst(tried, column, stepToConfirm), b.scanNodes(calibrated[column])
 	byFirst := make([][]level, len(some))
 	err := b.each(len(some), func(_ *workerScratch, i int) error {
 		byFirst[i] = b.stagedFrom(trials, column, b.pairs(&some[i], some, sketches, scan), wanted)
@@ -341,7 +341,7 @@ func (b *builder) complete(trials []trial, l *level) {
 // scan where the rows found lie close together: see watchSpread. Under a mild filter, the walk
 // decides as without one: see FilterOf.
 func (b *builder) keep(trials []trial, column int, tried []level) ([]level, error) {
-	chosen := b.pick(tried, finer)
+	chosen := b.pick(tried, stepKept)
 	sketches := b.sketchScans(trials, column)
 	if b.stages(column) {
 		better := (*level).noDearer
@@ -471,7 +471,7 @@ func (b *builder) extend(trials []trial, column int, chosen, tried []level, sket
 	if err != nil {
 		return nil, err
 	}
-	pairs = b.pick(pairs, finer)
+	pairs = b.pick(pairs, stepKept)
 	for i := range pairs {
 		b.complete(trials, &pairs[i])
 	}

@@ -160,7 +160,7 @@ func (s *sweep) measure(efs []int) {
 		}
 		whole := levels[s.last].recall
 		s.least = min(s.least, whole)
-		at := slices.IndexFunc(levels, func(l level) bool { return 1-whole >= finer*(1-l.recall) })
+		at := slices.IndexFunc(levels, func(l level) bool { return 1-whole >= stepKept*(1-l.recall) })
 		useful, narrow = max(useful, at), min(narrow, at)
 	}
 	s.from = max(0, narrow-fewerRatios)
