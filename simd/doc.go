@@ -28,6 +28,12 @@
 // The products of CodeMatrix are the same everywhere; the others are as exact as float32 sums are,
 // and a row gets the same bits whatever rows stand beside it.
 //
+// # Stability
+//
+// Dot, L2, Dot64, L264, Cosine64, DotRows, L2Rows, ErrorBound, Finite, Make and Name are for
+// everybody, and stay from one release to the next. All else serves the packages of this repository
+// and may change in any release.
+//
 // # Implementations
 //
 // generic.go is the definition, in portable Go. It runs on every architecture except amd64, and
