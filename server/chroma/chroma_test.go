@@ -1030,7 +1030,6 @@ func TestCollectionOfADeletedDatabase(t *testing.T) {
 func TestCollectionWithoutADatabase(t *testing.T) {
 	c, vdb := newClient(t, nil)
 	a, lab := New(vdb, nil), space{defaultTenant, "lab"}
-	all := func(db.CollectionInfo) bool { return true }
 	made := func() *db.Collection {
 		t.Helper()
 		made, err := vdb.CreateCollection(t.Context(), lab.prefix()+"new", db.Schema{}, nil)
@@ -1056,38 +1055,15 @@ func TestCollectionWithoutADatabase(t *testing.T) {
 	}
 	there(false)
 	made()
-	if err := a.sweep(gone, lab, all); err != nil {
+	if err := a.sweep(gone, lab); err != nil {
 		t.Error(err)
 	}
 	there(false)
 	c.ok("POST", "/tenants/default_tenant/databases", `{"name":"lab"}`, `{}`)
-	if err := errors.Join(a.keep(t.Context(), lab, made()), a.sweep(t.Context(), lab, all)); err != nil {
+	if err := errors.Join(a.keep(t.Context(), lab, made()), a.sweep(t.Context(), lab)); err != nil {
 		t.Error(err)
 	}
 	there(true)
-}
-
-// TestKilledBeforeTheDrop: a collection that a killed process has left without a database is not in
-// the next database of that name. One with documents, which was imported, is.
-func TestKilledBeforeTheDrop(t *testing.T) {
-	c, vdb := newClient(t, nil)
-	lab := space{defaultTenant, "lab"}
-	for _, name := range []string{"left", "imported"} {
-		made, err := vdb.CreateCollection(t.Context(), lab.prefix()+name, db.Schema{}, state{name: lab.prefix() + name}.metadata(nil))
-		if err == nil && name == "imported" {
-			_, err = made.Insert(t.Context(), db.Document{ID: "a"})
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	const databases = "/tenants/default_tenant/databases"
-	c.ok("POST", databases, `{"name":"lab"}`, `{}`)
-	for name, want := range map[string]int{"left": http.StatusNotFound, "imported": http.StatusOK} {
-		if got, body := c.ask("GET", databases+"/lab/collections/"+name, ""); got != want {
-			t.Errorf("%s: status %d, want %d: %s", name, got, want, body)
-		}
-	}
 }
 
 // Whether a record is added or updated depends on what other processes have just written.

@@ -180,11 +180,6 @@ func (a *API) createDatabase(ctx context.Context, r *request) (any, error) {
 	if s.isDefault() {
 		return nil, exists("database", name)
 	}
-	// A process that is killed in keep leaves a collection behind, an empty one because no client
-	// was told of it. Others have their name from elsewhere, such as an import.
-	if err := a.sweep(ctx, s, func(i db.CollectionInfo) bool { return i.Documents == 0 }); err != nil {
-		return nil, err
-	}
 	return struct{}{}, a.register(ctx, s.key(), "database", name)
 }
 
@@ -270,7 +265,7 @@ func (a *API) deleteDatabase(ctx context.Context, r *request) (any, error) {
 	if _, err := c.Delete(ctx, s.key()); err != nil {
 		return nil, err
 	}
-	return struct{}{}, a.sweep(ctx, s, func(db.CollectionInfo) bool { return true })
+	return struct{}{}, a.sweep(ctx, s)
 }
 
 // keep drops a collection that was made while its database was deleted. Writes have one order, and
@@ -292,10 +287,10 @@ func (a *API) keep(ctx context.Context, s space, c *db.Collection) error {
 	return missing("database", s.Database)
 }
 
-// sweep drops some collections of a database that does not exist. It lists them before it looks
-// whether the database has been made again, so it drops none of a new one. A client that
-// disconnects does not end it.
-func (a *API) sweep(ctx context.Context, s space, drops func(db.CollectionInfo) bool) error {
+// sweep drops the collections of a database that was deleted. It lists them before it looks whether
+// the database has been made again, so it drops none of a new one. A client that disconnects does
+// not end it.
+func (a *API) sweep(ctx context.Context, s space) error {
 	ctx = context.WithoutCancel(ctx)
 	infos, err := a.db.Collections()
 	if err != nil {
@@ -303,7 +298,7 @@ func (a *API) sweep(ctx context.Context, s space, drops func(db.CollectionInfo) 
 	}
 	var left []*db.Collection
 	for _, info := range infos {
-		if _, ok := s.name(info.Name); !ok || !drops(info) {
+		if _, ok := s.name(info.Name); !ok {
 			continue
 		}
 		c, err := a.db.Collection(info.Name)
