@@ -55,6 +55,7 @@ func shareMessages(f *testing.F) []share.Message {
 		share.Decided{Request: 6, Err: true},
 		share.Call{Request: 7, Kind: share.CallProcesses},
 		share.Cancel{Request: 7},
+		share.Deciding{},
 		share.Result{Request: 7, LSN: 23, Deleted: 1, Processes: []share.Process{p, p}},
 		share.Result{Request: 8, Err: damage},
 		share.Result{Request: 9, Err: &engine.DimensionError{Collection: "notes", ID: "a", Expected: 2, Got: 3}},

@@ -301,6 +301,8 @@ func drawMessage(t *rapid.T, kind int) Message {
 		return Call{u64("request"), uint8(rapid.IntRange(CallFlush, CallCheckLog).Draw(t, "call"))}
 	case kindCancel:
 		return Cancel{u64("request")}
+	case kindDeciding:
+		return Deciding{}
 	case kindOutcome:
 		return Outcome{u64("request"), u64("of"), u64("seen")}
 	case kindResult:
@@ -363,6 +365,7 @@ func examples(t testing.TB) []Message {
 		Decided{6, nil, true},
 		Call{7, CallProcesses},
 		Cancel{7},
+		Deciding{},
 		Result{Request: 7, LSN: 23, Deleted: 1, Processes: []Process{p, {PID: 1}}},
 		Result{Request: 8, Err: &fileformat.CorruptError{File: "wal/00000001.wal", Offset: 4096, Err: fileformat.ErrChecksum}},
 		Bye{},

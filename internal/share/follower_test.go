@@ -251,7 +251,7 @@ func TestBeats(t *testing.T) {
 	l := newLink(socket)
 	l.pending[1] = &pending{id: 1, decide: func() ([]engine.Op, error) {
 		for range 3 {
-			if m := next(); m != (Cancel{}) {
+			if m := next(); m != (Deciding{}) {
 				t.Errorf("sent %+v", m)
 			}
 		}
@@ -259,7 +259,7 @@ func TestBeats(t *testing.T) {
 	}}
 	new(Member).decide(l, Grant{Request: 1})
 	m := next()
-	for ; m == (Cancel{}); m = next() {
+	for ; m == (Deciding{}); m = next() {
 	}
 	if _, ok := m.(Decided); !ok {
 		t.Errorf("sent %+v", m)

@@ -1,7 +1,7 @@
 package share
 
 // Version is the version of the protocol. Processes of different versions do not share a database.
-const Version = 6
+const Version = 7
 
 // MaxFrame is the largest frame in bytes: a record of the log, of 1 GiB at most, and its overhead.
 // A batch of 512 MiB fits, because a write takes no more bytes beside its document and vector than
@@ -43,6 +43,7 @@ const (
 	kindBye       = 15
 	kindOutcome   = 16
 	kindFrozen    = 17
+	kindDeciding  = 18
 )
 
 // The most bytes of payload, by the size of a message.

@@ -491,14 +491,13 @@ func (s *leader) handle(f *session, m Message) error {
 			s.letGo(m.Tx)
 		}
 		return nil
-	case Cancel:
-		if m.Request == 0 {
-			select {
-			case f.beat <- struct{}{}:
-			default: // the one before has not been seen
-			}
-			return nil
+	case Deciding:
+		select {
+		case f.beat <- struct{}{}:
+		default: // the one before has not been seen
 		}
+		return nil
+	case Cancel:
 		f.withRequest(m.Request, func(r *request) { r.cancel() })
 		return nil
 	case Decided:

@@ -116,7 +116,7 @@ func TestDecisionTakesLong(t *testing.T) {
 				}()
 				for range 5 {
 					time.Sleep(decideTime - 1)
-					if err := s.handle(f, Cancel{}); err != nil {
+					if err := s.handle(f, Deciding{}); err != nil {
 						t.Fatal(err)
 					}
 					synctest.Wait()

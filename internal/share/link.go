@@ -209,7 +209,7 @@ func (l *link) beats() (end func()) {
 			case <-ended:
 				return nil
 			case <-beat.C:
-				l.send(Cancel{})
+				l.send(Deciding{})
 			}
 		}
 	})

@@ -14,8 +14,8 @@ import (
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
-// A Message is one of the structs of this file: Hello, Release, WriteOps, Exclusive, Decided, Call,
-// Cancel and Outcome of a follower, all others of the leader.
+// A Message is one of the structs of this file: Hello, Release, WriteOps, Exclusive, Deciding,
+// Decided, Call, Cancel and Outcome of a follower, all others of the leader.
 type Message interface {
 	kind() uint8
 	encode(e *codec.Encoder) error
@@ -112,9 +112,11 @@ type Call struct {
 	Kind    uint8
 }
 
-// Cancel says that nobody waits for the result of a request. It may be too late. No request has the
-// number 0: a Cancel of it says that the follower still decides.
+// Cancel says that nobody waits for the result of a request. It may be too late.
 type Cancel struct{ Request uint64 }
+
+// Deciding says that the follower still decides: all writers wait for its Decided.
+type Deciding struct{}
 
 // Outcome asks for the effect of a write that the follower sent over an earlier connection: its LSN
 // and Deleted in the Result, LSN 0 if it was not applied and never will be, or an error that
@@ -163,6 +165,7 @@ var kinds = [...]kind{
 	kindBye:       {"bye", smallPayload, func(*codec.Decoder) Message { return Bye{} }},
 	kindOutcome:   {"outcome", smallPayload, decodeOutcome},
 	kindFrozen:    {"frozen", smallPayload, func(d *codec.Decoder) Message { return Frozen{d.U64()} }},
+	kindDeciding:  {"deciding", smallPayload, func(*codec.Decoder) Message { return Deciding{} }},
 }
 
 func (Hello) kind() uint8     { return kindHello }
@@ -182,6 +185,7 @@ func (Result) kind() uint8    { return kindResult }
 func (Bye) kind() uint8       { return kindBye }
 func (Outcome) kind() uint8   { return kindOutcome }
 func (Frozen) kind() uint8    { return kindFrozen }
+func (Deciding) kind() uint8  { return kindDeciding }
 
 func (m Hello) encode(e *codec.Encoder) error {
 	e.U32(m.Version)
@@ -344,6 +348,8 @@ func (m Root) encode(e *codec.Encoder) error {
 func decodeRoot(d *codec.Decoder) Message { return Root{d.U64(), d.U64()} }
 
 func (Derived) encode(*codec.Encoder) error { return nil }
+
+func (Deciding) encode(*codec.Encoder) error { return nil }
 
 func (m Frozen) encode(e *codec.Encoder) error {
 	e.U64(m.LSN)
