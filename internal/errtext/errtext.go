@@ -36,23 +36,40 @@ func InGo(err error, advice string) error { return advised{err, advice} }
 // stays as it is.
 func Plain(text string) string {
 	var out strings.Builder
+	last, quotes := byte('\n'), true // the last byte kept; quotes of this line are closed
 	for begins := true; text != ""; {
 		if begins {
 			text = cutPackage(text)
 		}
-		rest, found := cutAdvice(text)
-		if found {
+		if rest, found := cutAdvice(text); found {
 			text, begins = rest, false
 			continue
 		}
-		n := partLen(text)
+		n := 1
+		switch {
+		case text == "":
+			n = 0
+		case text[0] == '"' && quotes && strings.IndexByte(opening, last) >= 0:
+			quoted, err := strconv.QuotedPrefix(text)
+			if quotes = err == nil; quotes {
+				n = len(quoted)
+			}
+		case strings.HasPrefix(text, ": "):
+			n = len(": ")
+		}
 		part := text[:n]
-		begins = part == ": " || part == "\n"
+		if begins = part == ": " || part == "\n"; part != "" {
+			last = part[n-1]
+		}
+		quotes = quotes || part == "\n"
 		out.WriteString(part)
 		text = text[n:]
 	}
 	return out.String()
 }
+
+// opening are the characters before a quote that opens.
+const opening = "\n ([{:=,"
 
 // cutPackage returns a text without the name of a package that begins it.
 func cutPackage(text string) string {
@@ -72,22 +89,6 @@ func cutAdvice(text string) (rest string, found bool) {
 		}
 	}
 	return text, false
-}
-
-// partLen returns the length of what begins a text, if there is any: a quoted string, ": " or a
-// character.
-func partLen(text string) int {
-	switch {
-	case text == "":
-		return 0
-	case text[0] == '"':
-		if quoted, err := strconv.QuotedPrefix(text); err == nil {
-			return len(quoted)
-		}
-	case strings.HasPrefix(text, ": "):
-		return len(": ")
-	}
-	return 1
 }
 
 // OneLine returns the beginning of an untrusted text, such as the answer of a server, for an error:

@@ -20,6 +20,8 @@ func TestPlain(t *testing.T) {
 		"db: get: no index (in Go: Schema.Text) of b":   "get: no index of b",
 		"no (in Go: f(x)) y":                            "no (in Go: f(x)) y",
 		`db: get: document "a: db: b\" (in Go: x)": no`: `get: document "a: db: b\" (in Go: x)": no`,
+		`db: a 5" disk: db: no 6" disk`:                 `a 5" disk: no 6" disk`,
+		"\"open: db: a\ndb: \"b: db: c\"":               "\"open: a\n\"b: db: c\"",
 		`db: a 5" disk: db: no`:                         `a 5" disk: no`,
 		"":                                              "",
 		"db: ":                                          "",
@@ -28,6 +30,14 @@ func TestPlain(t *testing.T) {
 		if got := Plain(text); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
 		}
+	}
+}
+
+// TestPlainOfOpenQuotes: a text with many quotes that nothing closes takes no longer than others.
+func TestPlainOfOpenQuotes(t *testing.T) {
+	text := strings.Repeat(`"`+strings.Repeat(`\"`, 1<<10)+" ", 1<<10)
+	if got := Plain(text); got != text {
+		t.Errorf("%d bytes of %d", len(got), len(text))
 	}
 }
 
