@@ -61,7 +61,7 @@ func (c *Collection) Load(ctx context.Context, docs iter.Seq2[Document, error], 
 	if err == nil && l.next.Len() > 0 {
 		err = l.write(ctx)
 	}
-	err = errors.Join(err, l.finish())
+	err = errors.Join(err, engine.Translate(l.finish()))
 	return l.written, c.wrap("load", err)
 }
 

@@ -81,14 +81,14 @@ func newFilterRows(t *testing.T, set promiseSet) *filterRows {
 			q.home = append(q.home, home(v))
 		}
 		for i := range queries {
-			a := i % anchors
+			a := i % min(anchors, len(q.vecs))
 			v, w := slices.Clone(q.vecs[a]), q.vecs[r.IntN(len(q.vecs))]
 			for j := range v {
 				v[j] += 0.15 * (w[j] - v[j])
 			}
 			q.beside, q.anchor = append(q.beside, v), append(q.anchor, len(f.near)+a)
 		}
-		for _, v := range q.vecs[:anchors] {
+		for _, v := range q.vecs[:min(anchors, len(q.vecs))] {
 			f.near = append(f.near, nearness(set, v))
 		}
 		f.kinds = append(f.kinds, q)
@@ -217,6 +217,7 @@ func TestPromiseFilters(t *testing.T) {
 	rows, queries, ks, targets := filterGrid()
 	table := newPromiseTable("filter", targets)
 	filterSets(t, rows, max(queries, promiseAsked), func(set promiseSet) {
+		set.filtered = true
 		f, p := newFilterRows(t, set), plantPromise(t, set)
 		f.look(t, p.c)
 		for i := range f.kinds {
@@ -377,6 +378,7 @@ func TestFilterTimes(t *testing.T) {
 	table := bytes.NewBufferString("| vectors | rows | dim | filter | k | asked | found | exact | time, µs | / random | / scan |\n" +
 		"|---|---|---|---|---|---|---|---|---|---|---|\n")
 	filterSets(t, rows, queries, func(set promiseSet) {
+		set.filtered = true
 		f, p := newFilterRows(t, set), plantPromise(t, set)
 		f.look(t, p.c)
 		none := sieve{"none", f.kinds[0].vecs, func(int) filter.Expr { return nil }, nil}
