@@ -135,7 +135,7 @@ const (
 	mostLarge = 0.125 // part of all components that they are at most
 )
 
-// findLarge sets the few components that are many times as large as the others and have most of the
+// findLarge sets the few components that are clearly larger than the others and have most of the
 // squared length of rows, as in some embeddings of language models. In the order of their mean
 // squares the largest drop follows them.
 func (s *synthesizer) findLarge() {

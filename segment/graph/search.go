@@ -190,7 +190,7 @@ func (q *Query) Find(k int, s Setting, allowed bitset.Set, buf *Buffer) (rows []
 	if err == nil && allowed != nil && !buf.scanned { // a scan leaves out no place
 		err = q.checkFilter(allowed, buf)
 	}
-	if err == nil && q.needsSecondStage(&s, allowed, buf) { // what check tells is more
+	if err == nil && q.needsSecondStage(&s, allowed, buf) { // what checkFilter tells is more
 		err = ErrBetween
 	}
 	buf.ctx = nil // the memory of a search outlives its context
@@ -240,7 +240,7 @@ func (q *Query) attempt(k int, s Setting, allowed bitset.Set, buf *Buffer) error
 	switch {
 	case s.Scans():
 		return q.scanAll(k, s.Beyond.Deviations, allowed, buf)
-	case s.Within == 0 || allowed != nil: // see between
+	case s.Within == 0 || allowed != nil: // see needsSecondStage
 		return q.run(k, first, first, s.FewRatio, allowed, buf)
 	}
 	widest := first
