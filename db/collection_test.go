@@ -171,7 +171,7 @@ func TestBoundToTheCollection(t *testing.T) {
 	}
 	for i := range 2 { // the second time it has the name
 		err := old.Update(t.Context(), func(info *CollectionInfo) error {
-			info.Name, info.Metadata, info.Documents = "older", Metadata{"i": i}, 0
+			info.Name, info.Metadata = "older", Metadata{"i": i}
 			return nil
 		})
 		if err != nil {
