@@ -22,7 +22,7 @@ const (
 // during a commit together. Other followers are waited for without a thread.
 type loop struct {
 	serve  func(f *session) // handles what has arrived
-	commit func()            // commits a group of it
+	commit func()           // commits a group of it
 	set    *pollSet
 	single bool // the process has one processor, which is not to be kept while the loop waits
 	pause  pause

@@ -31,8 +31,8 @@ func stopped(int) bool { return false }
 // A pollSet waits for several sockets at once.
 type pollSet struct{}
 
-func newPollSet() (*pollSet, error)                     { return nil, errors.ErrUnsupported }
+func newPollSet() (*pollSet, error)                    { return nil, errors.ErrUnsupported }
 func (p *pollSet) wait([]*session, time.Duration) bool { return false }
-func (p *pollSet) ready(int) bool                       { return false }
-func (p *pollSet) wake()                                {}
-func (p *pollSet) close() error                         { return nil }
+func (p *pollSet) ready(int) bool                      { return false }
+func (p *pollSet) wake()                               {}
+func (p *pollSet) close() error                        { return nil }
