@@ -3,7 +3,7 @@ package codes
 import "math"
 
 // Prices are expected times. The unit is the time in which a scan of codes reads one byte.
-// docs/decisions/0006-a-flat-graph-over-codes.md has the measurements.
+// docs/graphs.md says under Planner where they come from.
 const (
 	// VectorPrice is the price of a component of a vector that is scored: memory delivers it late.
 	VectorPrice = 12

@@ -5,8 +5,8 @@
 //
 // [Write] makes the file of a segment, [Parse] opens it, [Graph.Query] prepares a query,
 // [Graph.Setting] returns how far to search for a recall, and [Query.Search] searches.
-// docs/decisions/0006-a-flat-graph-over-codes.md explains the choice of this graph, and
-// docs/decisions/0018-sketches-of-all-rows.md the sketches.
+// docs/graphs.md tells how the parts work and why, docs/decisions/0018-sketches-of-all-rows.md the
+// same of the sketches.
 //
 // Guarantees:
 //
