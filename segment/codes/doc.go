@@ -14,7 +14,7 @@
 //     for L2, and for cosine simd.Dot64(q, x) / (|q|*|x|), limited to [-1, 1], where |v| is
 //     sqrt(simd.Dot64(v, v)), and 0 if either vector is zero. The bounds cover all errors: of
 //     coding rows and query, and of floating-point arithmetic here and in the definition.
-//     docs/decisions/0005-int8-codes-with-bounds.md has the proof.
+//     docs/codes.md has the proof.
 //   - A row that Candidates, Among or a Batch leaves out has a score below cut.
 //   - Every byte of a file is covered by a checksum that is compared before its first use. Equal
 //     rows give equal files on every CPU, except for the presence of nibbles, which is decided by

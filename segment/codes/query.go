@@ -14,8 +14,7 @@ import (
 // Its core is v, divided by unit: the part of the vector whose products with the rows must be
 // estimated. For Cosine and Dot that is the remainder after subtracting the nearest multiple of the
 // mean, for L2 the difference from the mean. v is coded as step*weights, so that its product with
-// the codes of a row is an integer. The letters below follow
-// docs/decisions/0005-int8-codes-with-bounds.md.
+// the codes of a row is an integer. The letters below follow docs/codes.md.
 type Query struct {
 	c       *Codes
 	wild    bool // nothing is known: every row is a candidate

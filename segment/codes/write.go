@@ -230,8 +230,7 @@ func (e *encoder) codes(rows Source) error {
 	return nil
 }
 
-// row codes x into dst. y and c are for its use. docs/decisions/0005-int8-codes-with-bounds.md
-// derives the residual.
+// row codes x into dst. y and c are for its use. docs/codes.md derives the residual.
 func (e *encoder) row(dst []byte, x, y, c []float32) {
 	inv := e.inverse(x)
 	y = y[:len(x)]
