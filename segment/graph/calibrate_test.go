@@ -14,12 +14,11 @@ import (
 
 // TestCalibrationByScores has rows whose nearest ones are at nearly the same distance: of 160
 // rows next to each other, codes cannot tell which is the nearest, and the calibration must not
-// take one for another.
+// take one for another. So the recall that it states for queries like the rows is what they find.
 func TestCalibrationByScores(t *testing.T) {
 	const dim, groups, tight, alone = 32, 12, 160, 60
 	r := rand.New(rand.NewPCG(6, 6))
 	d := &data{vectors{Dim: dim}}
-	var singles []int
 	for range groups {
 		centre := normal(r, dim, 3)
 		for range tight {
@@ -31,28 +30,31 @@ func TestCalibrationByScores(t *testing.T) {
 			for i := range v {
 				v[i] = centre[i] + v[i]/length
 			}
-			singles = append(singles, d.Len())
 			d.Vecs = append(d.Vecs, v...)
 		}
 	}
 	g := d.graph(t, fileformat.L2, Options{})
-	s := Setting{EF: 400}
+	s, ok := g.Setting(0.2, 1, NoFilter)
+	if !ok {
+		t.Fatal("no setting")
+	}
 	var buf Buffer
-	found := 0
-	for _, row := range singles {
+	found, asked := 0.0, 0.0
+	for row := 0; row < d.Len(); row += 5 {
 		vec := d.Row(row)
 		hits, _, err := queryRow(g, vec, row).Search(1, s, nil, d.scorer(fileformat.L2, vec), &buf)
 		if err != nil {
 			t.Fatal(err)
 		}
+		asked++
 		if truth := exact(fileformat.L2, d, vec, 2, nil); hits[0].Score == truth[1].Score { // the first is itself
 			found++
 		}
 	}
-	got, promised := float64(found)/float64(len(singles)), g.Recall(s.EF, 1)
-	t.Logf("promised %.3f, found %.3f of those alone", promised, got)
-	if promised > (alone*got+tight)/(alone+tight)-0.1 { // at best all of the others are found
-		t.Errorf("promised %.3f, found %.3f of those alone", promised, got)
+	if got, usual := found/asked, s.Usual(); math.Abs(usual-got) > 0.1 {
+		t.Errorf("%.3f is stated for queries like the rows, which find %.3f", usual, got)
+	} else {
+		t.Logf("%.3f is stated for queries like the rows, which find %.3f", usual, got)
 	}
 }
 
