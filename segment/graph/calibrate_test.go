@@ -14,7 +14,7 @@ import (
 
 // TestCalibrationByScores has rows whose nearest ones are at nearly the same distance: of 160
 // rows next to each other, codes cannot tell which is the nearest, and the calibration must not
-// take one for another. So the recall that it states for queries like the rows is what they find.
+// take one for another. The recall stated for queries like the rows must be the one that they get.
 func TestCalibrationByScores(t *testing.T) {
 	const dim, groups, tight, alone = 32, 12, 160, 60
 	r := rand.New(rand.NewPCG(6, 6))
