@@ -15,6 +15,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/internal/codec"
 	"github.com/vecbolt/vecbolt/internal/fileformat"
+	"github.com/vecbolt/vecbolt/internal/synthetic"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 	"github.com/vecbolt/vecbolt/segment/codes"
 	"github.com/vecbolt/vecbolt/simd"
@@ -57,7 +58,7 @@ type builder struct {
 	started  bool                  // the graph has nodes
 	hopeless [len(calibrated)]bool // columns without levels: see horizon
 
-	easy [kinds]bool // kinds of trials: see easyKinds
+	easy [synthetic.Kinds]bool // kinds of trials: see easyKinds
 
 	expansion float64 // price of an expansion: see measureWork
 

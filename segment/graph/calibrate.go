@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/vecbolt/vecbolt/internal/fileformat"
+	"github.com/vecbolt/vecbolt/internal/synthetic"
 	"github.com/vecbolt/vecbolt/segment/codes"
 )
 
@@ -107,19 +108,19 @@ func (b *builder) trialsFor(all []trial, columns []int) []trial {
 	if columns[0] < always {
 		return trials
 	}
-	var n [kinds]int
+	var n [synthetic.Kinds]int
 	for i := range trials {
 		n[trials[i].kind]++
 	}
-	return oneIn(2, trials, func(k kind) bool { return b.easy[k] && n[k] >= 2*fewest })
+	return oneIn(2, trials, func(k synthetic.Kind) bool { return b.easy[k] && n[k] >= 2*fewest })
 }
 
 // tryEvery: where levels are confirmed, one trial in three of a kind chooses them.
 const tryEvery = 3
 
 // oneIn returns every n-th trial of some kinds, and all of the others.
-func oneIn(n int, trials []trial, of func(kind) bool) (some []trial) {
-	var seen [kinds]int
+func oneIn(n int, trials []trial, of func(synthetic.Kind) bool) (some []trial) {
+	var seen [synthetic.Kinds]int
 	for _, t := range trials {
 		if seen[t.kind]++; seen[t.kind]%n == 1 || !of(t.kind) {
 			some = append(some, t)

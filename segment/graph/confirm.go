@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"math"
 	"slices"
+
+	"github.com/vecbolt/vecbolt/internal/synthetic"
 )
 
 // A confirmation is what a trial finds with a setting to confirm.
@@ -23,7 +25,7 @@ type confirmation struct {
 // If one of them misses a row with a setting, all are walked with that setting.
 func (b *builder) confirm(trials []trial, columns []int, score scoreFunc, tried *[len(calibrated)][]level) error {
 	settings := b.toConfirm(trials, columns, tried)
-	turns, seen := make([]int, len(trials)), [kinds]int{}
+	turns, seen := make([]int, len(trials)), [synthetic.Kinds]int{}
 	for i := range trials {
 		t := &trials[i]
 		t.confirmed = make([]confirmation, len(settings))
@@ -156,8 +158,8 @@ func (s *easySample) tells() bool { return s.n >= leastSample && s.missed == 0 }
 func (s *easySample) mean() float64 { return s.nodes / float64(s.n) }
 
 // easySamples returns the sums by setting and kind.
-func easySamples(trials []trial, columns []int, settings int) [][kinds]easySample {
-	all := make([][kinds]easySample, settings)
+func easySamples(trials []trial, columns []int, settings int) [][synthetic.Kinds]easySample {
+	all := make([][synthetic.Kinds]easySample, settings)
 	for i := range trials {
 		for j := range trials[i].confirmed {
 			if c := &trials[i].confirmed[j]; c.easy && c.walked {
@@ -177,7 +179,7 @@ func easySamples(trials []trial, columns []int, settings int) [][kinds]easySampl
 // finds the rows that it found with a narrower one. The expansions are the mean of the sample of
 // its kind. Trials differ, so this is scaled by how the trial compares with the sample where both
 // were walked.
-func (t *trial) inferConfirmed(settings []Setting, columns []int, samples [][kinds]easySample) {
+func (t *trial) inferConfirmed(settings []Setting, columns []int, samples [][synthetic.Kinds]easySample) {
 	own, sample := 0.0, 0.0
 	for j := range t.confirmed {
 		if c := &t.confirmed[j]; c.easy && c.walked {

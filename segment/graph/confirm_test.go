@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/vecbolt/vecbolt/internal/fileformat"
+	"github.com/vecbolt/vecbolt/internal/synthetic"
 )
 
 // TestInferConfirmed: what an easy trial would find and expand with a setting follows from those of
@@ -36,7 +37,7 @@ func TestInferConfirmed(t *testing.T) {
 	}
 	samples := easySamples(trials, columns, len(settings))
 	for j, n := range []int{0, 3, 2} { // the last one is too small
-		if s := samples[j][likeRows]; s.n != n || s.tells() != (n == leastSample) {
+		if s := samples[j][synthetic.LikeRows]; s.n != n || s.tells() != (n == leastSample) {
 			t.Errorf("%v: a sample of %d, tells: %v", settings[j], s.n, s.tells())
 		}
 	}
@@ -52,7 +53,7 @@ func TestInferConfirmed(t *testing.T) {
 		}
 	}
 	trials[0].confirmed[1].found[1] = 0.9
-	if samples = easySamples(trials, columns, len(settings)); samples[1][likeRows].tells() {
+	if samples = easySamples(trials, columns, len(settings)); samples[1][synthetic.LikeRows].tells() {
 		t.Error("a sample tells that missed a row")
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/vecbolt/vecbolt/internal/fileformat"
+	"github.com/vecbolt/vecbolt/internal/synthetic"
 	"github.com/vecbolt/vecbolt/simd"
 )
 
@@ -67,12 +68,12 @@ func TestDefects(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var n [kinds]int
+		var n [synthetic.Kinds]int
 		for _, t := range trials {
 			n[t.kind]++
 		}
-		if (n[meansDense] > 0) != c.dense || (n[betweenDense] > 0) != c.dense || (n[awayDense] > 0) != c.dense {
-			t.Errorf("%+v: %d trials of a dense region", c, n[meansDense:anywhere])
+		if (n[synthetic.MeansDense] > 0) != c.dense || (n[synthetic.BetweenDense] > 0) != c.dense || (n[synthetic.AwayDense] > 0) != c.dense {
+			t.Errorf("%+v: %d trials of a dense region", c, n[synthetic.MeansDense:synthetic.Anywhere])
 		}
 	}
 }
@@ -95,7 +96,7 @@ func TestHugeDefects(t *testing.T) {
 		}
 		n := 0
 		for _, trial := range trials {
-			if trial.kind < meansDense || trial.kind > awayDense {
+			if trial.kind < synthetic.MeansDense || trial.kind > synthetic.AwayDense {
 				continue
 			}
 			if n++; !simd.Finite(trial.vec) {

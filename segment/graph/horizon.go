@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/vecbolt/vecbolt/internal/fileformat"
+	"github.com/vecbolt/vecbolt/internal/synthetic"
 	"github.com/vecbolt/vecbolt/simd"
 )
 
@@ -26,7 +27,7 @@ func (b *builder) setHorizons(trials []trial) {
 	shortest := math.Inf(1)
 	for i := range trials {
 		t := &trials[i]
-		if t.kind >= anywhere {
+		if t.kind >= synthetic.Anywhere {
 			continue
 		}
 		if square := simd.Dot64(t.vec, t.vec); square < shortest { // not NaN

@@ -9,6 +9,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/internal/bitset"
 	"github.com/vecbolt/vecbolt/internal/fileformat"
+	"github.com/vecbolt/vecbolt/internal/synthetic"
 	"github.com/vecbolt/vecbolt/simd"
 )
 
@@ -107,7 +108,7 @@ func TestDepths(t *testing.T) {
 	d, _ := make1("normal", 8, 2000, 0)
 	g := d.graph(t, fileformat.Cosine, Options{quiet: true})
 	_, trials, _ := trialsOf(t, g, d)
-	if slices.ContainsFunc(trials, func(t trial) bool { return t.kind == single }) {
+	if slices.ContainsFunc(trials, func(t trial) bool { return t.kind == synthetic.Single }) {
 		t.Error("trials along an axis for rows without zeros")
 	}
 	for i := range d.Len() {
@@ -116,13 +117,13 @@ func TestDepths(t *testing.T) {
 	}
 	for _, c := range []struct {
 		metric  fileformat.Metric
-		without []kind // no region of these rows has more dimensions than others
+		without []synthetic.Kind // no region of these rows has more dimensions than others
 	}{
-		{fileformat.Cosine, []kind{meansDense, betweenDense, awayDense, longMeans, largeAlone}},
-		{fileformat.L2, []kind{meansDense, betweenDense, awayDense, withoutFirst, opposite}},
+		{fileformat.Cosine, []synthetic.Kind{synthetic.MeansDense, synthetic.BetweenDense, synthetic.AwayDense, synthetic.LongMeans, synthetic.LargeAlone}},
+		{fileformat.L2, []synthetic.Kind{synthetic.MeansDense, synthetic.BetweenDense, synthetic.AwayDense, synthetic.WithoutFirst, synthetic.Opposite}},
 	} {
 		_, trials, _ := trialsOf(t, d.graph(t, c.metric, Options{quiet: true}), d)
-		var atLeast [kinds][len(calibrated)]int
+		var atLeast [synthetic.Kinds][len(calibrated)]int
 		for _, trial := range trials {
 			for i, k := range calibrated {
 				if len(trial.truth) >= k {
@@ -130,14 +131,14 @@ func TestDepths(t *testing.T) {
 				}
 			}
 		}
-		for k := range kinds {
-			one, hundred, thousand := sampled[k], 38, 12
+		for k := range synthetic.Kinds {
+			one, hundred, thousand := k.Queries(), 38, 12
 			switch k {
-			case midpoints, mixedMidpoints:
+			case synthetic.Midpoints, synthetic.MixedMidpoints:
 				thousand = 32
-			case longMeans:
+			case synthetic.LongMeans:
 				thousand = 18
-			case likeRows:
+			case synthetic.LikeRows:
 				hundred, thousand = 100, 30
 			}
 			without := slices.Contains(c.without, k)
@@ -179,15 +180,15 @@ func TestMeanNear(t *testing.T) {
 		found, rows := 0, 0.0
 		for _, trial := range trials {
 			switch cosine := nearest(trial.vec); trial.kind {
-			case likeRows:
-				rows += cosine / float64(sampled[likeRows])
-			case nearby:
+			case synthetic.LikeRows:
+				rows += cosine / float64(synthetic.LikeRows.Queries())
+			case synthetic.Nearby:
 				if found++; cosine < 0.93 {
 					t.Errorf("metric %d: a mean of near rows has a cosine of %.3f with a centre", m, cosine)
 				}
 			}
 		}
-		if found != sampled[nearby] || rows > 0.85 {
+		if found != synthetic.Nearby.Queries() || rows > 0.85 {
 			t.Errorf("metric %d: %d means of near rows; rows have cosines of %.3f with a centre", m, found, rows)
 		}
 	}
@@ -210,7 +211,7 @@ func TestDirections(t *testing.T) {
 	within := 0
 	for i := range trials {
 		trial := &trials[i]
-		if trial.kind != anywhere {
+		if trial.kind != synthetic.Anywhere {
 			continue
 		}
 		if length := math.Sqrt(simd.Dot64(trial.vec, trial.vec)); math.Abs(length-1) > 1e-5 {

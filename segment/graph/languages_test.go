@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/vecbolt/vecbolt/internal/fileformat"
+	"github.com/vecbolt/vecbolt/internal/synthetic"
 )
 
 // translated returns texts in eight languages, each text in every one, and a source of further
@@ -73,7 +74,7 @@ func TestWithoutFirst(t *testing.T) {
 		}
 		n := 0
 		for _, trial := range trials {
-			if trial.kind != withoutFirst {
+			if trial.kind != synthetic.WithoutFirst {
 				continue
 			}
 			n++

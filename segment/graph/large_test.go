@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/vecbolt/vecbolt/internal/fileformat"
+	"github.com/vecbolt/vecbolt/internal/synthetic"
 	"github.com/vecbolt/vecbolt/simd"
 )
 
@@ -67,7 +68,7 @@ func TestLargeAlone(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		trials = slices.DeleteFunc(trials, func(t trial) bool { return t.kind != largeAlone })
+		trials = slices.DeleteFunc(trials, func(t trial) bool { return t.kind != synthetic.LargeAlone })
 		if len(trials) != c.want {
 			t.Errorf("metric %v: %d trials, want %d", c.metric, len(trials), c.want)
 		}

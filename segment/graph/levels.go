@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/vecbolt/vecbolt/internal/synthetic"
 	"github.com/vecbolt/vecbolt/segment/codes"
 )
 
@@ -56,14 +57,14 @@ func (b *builder) sampledLevelOf(trials []trial, column int, s Setting, of func(
 
 // levelOf returns the level of a column and a setting, except the recall without a stopping ratio.
 func levelOf(trials []trial, column int, s Setting, of func(t *trial) *outcome) level {
-	var sums [kinds]moments
+	var sums [synthetic.Kinds]moments
 	for i := range trials {
 		o := of(&trials[i])
 		sums[trials[i].kind].add(sampleOf(o, column), 1)
 	}
 	l := level{ef: s.EF, stopRatio: s.StopRatio, measured: measuredOf(&sums)}
 	l.expect(&sums)
-	l.recalls = new([kinds]float32)
+	l.recalls = new([synthetic.Kinds]float32)
 	for k := range sums {
 		if l.recalls[k] = 1; sums[k].n >= fewest {
 			l.recalls[k] = float32(sums[k].recall())
@@ -74,11 +75,11 @@ func levelOf(trials []trial, column int, s Setting, of func(t *trial) *outcome) 
 
 // easyKinds returns the kinds of trials that are far from deciding what any of these levels
 // promises: they miss much less than the kind that does. If no level tells, no kind is easy.
-func easyKinds(levels []level) (easy [kinds]bool) {
+func easyKinds(levels []level) (easy [synthetic.Kinds]bool) {
 	some := slices.DeleteFunc(slices.Clone(levels), func(l level) bool {
 		return l.recall < easyFrom || l.recall >= enough
 	})
-	for k := likeRows + 1; k < kinds; k++ {
+	for k := synthetic.LikeRows + 1; k < synthetic.Kinds; k++ {
 		easy[k] = len(some) > 0 && !slices.ContainsFunc(some, func(l level) bool {
 			return 1-l.recalls[k] > easyShare*(1-l.recall)
 		})
@@ -87,11 +88,11 @@ func easyKinds(levels []level) (easy [kinds]bool) {
 }
 
 // measuredOf returns what a level keeps of the sums over its trials.
-func measuredOf(sums *[kinds]moments) *measured {
+func measuredOf(sums *[synthetic.Kinds]moments) *measured {
 	m := &measured{}
 	for k := range sums {
 		s := &sums[k]
-		if kind(k) < kept && s.n > 0 {
+		if synthetic.Kind(k) < kept && s.n > 0 {
 			m.recall[k] = float32(min(1, s.recall()))
 		}
 		if s.n >= fewest {
@@ -141,11 +142,11 @@ func (m *moments) least() float64 {
 
 // expect sets the mean numbers of expansions of a search, and the recall that queries of every kind
 // get at least.
-func (l *level) expect(sums *[kinds]moments) {
-	worst := sums[likeRows].least()
-	usual := sums[likeRows].nodes / sums[likeRows].n
+func (l *level) expect(sums *[synthetic.Kinds]moments) {
+	worst := sums[synthetic.LikeRows].least()
+	usual := sums[synthetic.LikeRows].nodes / sums[synthetic.LikeRows].n
 	others, n := 0.0, 0.0
-	for k := likeRows + 1; k < kinds; k++ {
+	for k := synthetic.LikeRows + 1; k < synthetic.Kinds; k++ {
 		if m := &sums[k]; m.n >= fewest {
 			worst = min(worst, m.least())
 			others, n = others+m.nodes/m.n, n+1

@@ -11,6 +11,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/formattest"
+	"github.com/vecbolt/vecbolt/internal/synthetic"
 )
 
 // TestMoments: recall is the mean over trials whose answer is not exact. If few are not, exact ones
@@ -257,7 +258,7 @@ func TestBetweenUnequalClusters(t *testing.T) {
 
 // answers searches for every trial with the setting of a level, and returns the recall by kind.
 func (b *builder) answers(t *testing.T, trials []trial, column int, l *level, d *data,
-	w *workerScratch) (sums [kinds]moments) {
+	w *workerScratch) (sums [synthetic.Kinds]moments) {
 	k := calibrated[column]
 	s := l.setting(k, 1)
 	for i := range trials {
@@ -306,11 +307,11 @@ func TestPickFirst(t *testing.T) {
 	b := newBuilder(t.Context(), d.graph(t, fileformat.Cosine, Options{quiet: true}), 1)
 	tried := func() (all []level) {
 		for i, recall := range []float32{0.8, 0.9, 0.97} {
-			l := level{ef: 100, stopRatio: stopRatios[i], nodes: float32(20 + 10*i), recall: 0.3, recalls: new([kinds]float32)}
+			l := level{ef: 100, stopRatio: stopRatios[i], nodes: float32(20 + 10*i), recall: 0.3, recalls: new([synthetic.Kinds]float32)}
 			for k := range l.recalls {
 				l.recalls[k] = recall
 			}
-			l.recalls[weakDirections] = 0.3
+			l.recalls[synthetic.WeakDirections] = 0.3
 			all = append(all, l)
 		}
 		return all
@@ -334,14 +335,14 @@ func TestPickFirst(t *testing.T) {
 // TestMost: what all kinds but the hardest get, whatever these do.
 func TestMost(t *testing.T) {
 	for poor, want := range map[int]float32{0: 0.9, hardest: 0.9, hardest + 1: 0.3} {
-		l := level{recalls: new([kinds]float32)}
+		l := level{recalls: new([synthetic.Kinds]float32)}
 		for k := range l.recalls {
 			if l.recalls[k] = 0.9; k < poor {
 				l.recalls[k] = 0.3
 			}
 		}
 		if got := l.most(); got != want || poor > 0 && l.recalls[0] != 0.3 {
-			t.Errorf("%d kinds find little: %g, want %g", poor, got, want)
+			t.Errorf("%d synthetic.Kinds find little: %g, want %g", poor, got, want)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"math/bits"
 	"slices"
 
+	"github.com/vecbolt/vecbolt/internal/synthetic"
 	"github.com/vecbolt/vecbolt/simd"
 )
 
@@ -93,7 +94,7 @@ func (b *builder) usualScan(trials []trial, column int) (recall, nodes float32) 
 
 // level returns the level of a scan that does not depend on what a walk finds: see ScanSetting.
 func (s *sketchScan) level(trials []trial) level {
-	var sums [kinds]moments
+	var sums [synthetic.Kinds]moments
 	for i := range trials {
 		one := s.samples[i]
 		one.nodes += trials[i].walked

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+
+	"github.com/vecbolt/vecbolt/internal/synthetic"
 )
 
 // A Setting limits how far a search goes.
@@ -192,11 +194,14 @@ type level struct {
 	measured  *measured
 
 	// During the calibration:
-	samples   []sample        // by trial, of a level of one stage
-	recalls   *[kinds]float32 // means, of a level of one stage; 1 of a kind with few trials
-	pair      *pair           // the stages
-	unbounded float32         // of two stages: what trials would miss without the bound on the distance
+	samples   []sample                  // by trial, of a level of one stage
+	recalls   *[synthetic.Kinds]float32 // means, of a level of one stage; 1 of a kind with few trials
+	pair      *pair                     // the stages
+	unbounded float32                   // of two stages: what trials would miss without the bound on the distance
 }
+
+// kept kinds of queries have means in the file of a graph.
+const kept = synthetic.Midpoints
 
 // measured is what searches of a level found, by the kind of query.
 type measured struct {
@@ -236,7 +241,7 @@ func (s Setting) Usual() float64 {
 	if s.measured == nil {
 		return 0
 	}
-	return float64(s.measured.recall[likeRows])
+	return float64(s.measured.recall[synthetic.LikeRows])
 }
 
 // Poor returns which share of queries found less than half of the rows wanted, in the kind of

@@ -13,6 +13,7 @@ import (
 	"github.com/vecbolt/vecbolt/internal/bitset"
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/formattest"
+	"github.com/vecbolt/vecbolt/internal/synthetic"
 )
 
 // nearestByCodes returns the k nearest allowed rows of a query by their records, without a row.
@@ -284,7 +285,7 @@ func TestSketchScans(t *testing.T) {
 		scans := b.sketchScans(trials, c)
 		last := 0.0
 		for _, scan := range scans {
-			var stated, found [kinds]moments
+			var stated, found [synthetic.Kinds]moments
 			s := Setting{EF: k, Within: alwaysBeyond, Beyond: Stage{Deviations: scan.deviations}}
 			if err := b.each(len(trials), func(w *workerScratch, i int) error {
 				_, _, err := trials[i].query.Find(k, s, nil, &w.buf)
@@ -304,7 +305,7 @@ func TestSketchScans(t *testing.T) {
 				found[kind].add(sampleOf(&trials[i].whole[0], c), 1)
 				sum += float64(scan.samples[i].found)
 			}
-			for kind := range kinds {
+			for kind := range synthetic.Kinds {
 				if n := found[kind].n; n > 0 && found[kind].sum < stated[kind].sum-0.001*n {
 					t.Errorf("layout %d, %g deviations: %.4f of the rows found for kind %d, %.4f stated", layout,
 						scan.deviations, found[kind].sum/n, kind, stated[kind].sum/n)

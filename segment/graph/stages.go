@@ -7,6 +7,7 @@ import (
 	"sort"
 
 	"github.com/vecbolt/vecbolt/internal/bitset"
+	"github.com/vecbolt/vecbolt/internal/synthetic"
 	"github.com/vecbolt/vecbolt/simd"
 )
 
@@ -248,20 +249,20 @@ func (b *builder) stagedFrom(trials []trial, column int, pairs []*pair,
 	}
 	far := make([]sample, len(near))
 	for _, p := range pairs {
-		var all [kinds]moments // with both stages
+		var all [synthetic.Kinds]moments // with both stages
 		for t := range trials {
 			far[t] = p.far(t)
 			all[trials[t].kind].add(far[t], 1)
 		}
 		if p.sketches == nil { // without a bound: see sketchScan.level
 			l := p.level(alwaysBeyond, 0)
-			if l.expect(&all); wanted(&l, float32(all[likeRows].recall())) {
+			if l.expect(&all); wanted(&l, float32(all[synthetic.LikeRows].recall())) {
 				levels = append(levels, l)
 			}
 		}
 		for i, least := range leasts {
 			sums := all
-			var nears [kinds]moments // of the trials that end with the first stage
+			var nears [synthetic.Kinds]moments // of the trials that end with the first stage
 			for n, t := range order {
 				if horizon > 0 && near[t].dist > horizon {
 					break
@@ -276,7 +277,7 @@ func (b *builder) stagedFrom(trials []trial, column int, pairs []*pair,
 					l := p.level(near[t].dist, least)
 					l.unbounded = missed[i]
 					l.expect(&sums)
-					if l.endEarly(&nears); wanted(&l, float32(sums[likeRows].recall())) {
+					if l.endEarly(&nears); wanted(&l, float32(sums[synthetic.LikeRows].recall())) {
 						levels = append(levels, l)
 					}
 				}
@@ -289,12 +290,12 @@ func (b *builder) stagedFrom(trials []trial, column int, pairs []*pair,
 // endEarly lowers the recall of a level of two stages to what trials find that end with the first.
 // A stream of such queries has no others that went on and found more. A level also promises less
 // the more trials would miss without its bound on the distance: see doubt.
-func (l *level) endEarly(nears *[kinds]moments) {
+func (l *level) endEarly(nears *[synthetic.Kinds]moments) {
 	l.recall = min(l.recall, earlyRecall(nears), 1-float32(doubt*l.unbounded))
 }
 
 // earlyRecall returns what trials find that end with the first stage, of the kind that finds least.
-func earlyRecall(nears *[kinds]moments) float32 {
+func earlyRecall(nears *[synthetic.Kinds]moments) float32 {
 	least := float32(1)
 	for k := range nears {
 		m := &nears[k]
@@ -306,7 +307,7 @@ func earlyRecall(nears *[kinds]moments) float32 {
 // missedBySpread returns what trials miss that end with the first stage by a bound on the spread
 // alone, of the kind that misses most.
 func missedBySpread(trials []trial, near []sample, horizon, least float32) float32 {
-	var nears [kinds]moments
+	var nears [synthetic.Kinds]moments
 	for t, s := range near {
 		if s.spread >= least && !(horizon > 0 && s.dist > horizon) {
 			nears[trials[t].kind].add(s, 1)
@@ -317,7 +318,7 @@ func missedBySpread(trials []trial, near []sample, horizon, least float32) float
 
 // complete measures a level of two stages.
 func (b *builder) complete(trials []trial, l *level) {
-	var sums, nears [kinds]moments
+	var sums, nears [synthetic.Kinds]moments
 	for t := range trials {
 		s := l.pair.first.samples[t]
 		if s.dist > l.within || s.spread < l.spread {
@@ -412,7 +413,7 @@ func (l *level) affordable(trials []trial) float32 {
 	var ended []ending
 	rows := float32(0)
 	for t := range trials {
-		if trials[t].kind != likeRows {
+		if trials[t].kind != synthetic.LikeRows {
 			continue
 		}
 		rows++
@@ -497,5 +498,5 @@ func (l *level) noDearer(found float32, chosen []level) bool {
 func (l *level) beats(share, found float32, chosen []level) bool {
 	i := slices.IndexFunc(chosen, func(o level) bool { return o.recall >= l.recall })
 	return i >= 0 && l.usual <= share*chosen[i].usual &&
-		(1-found <= mostMissed*(1-l.recall) || found >= chosen[i].measured.recall[likeRows])
+		(1-found <= mostMissed*(1-l.recall) || found >= chosen[i].measured.recall[synthetic.LikeRows])
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/internal/bitset"
 	"github.com/vecbolt/vecbolt/internal/fileformat"
+	"github.com/vecbolt/vecbolt/internal/synthetic"
 	"github.com/vecbolt/vecbolt/simd"
 )
 
@@ -312,20 +313,20 @@ func TestTimesOfScan(t *testing.T) {
 // TestEndEarly: a level of two stages promises no more than the queries of each kind find that end
 // with the first stage. Few of them say little.
 func TestEndEarly(t *testing.T) {
-	var nears [kinds]moments
+	var nears [synthetic.Kinds]moments
 	for range 20 {
-		nears[likeRows].add(sample{found: 1}, 1)
-		nears[midpoints].add(sample{found: 0.9}, 1)
+		nears[synthetic.LikeRows].add(sample{found: 1}, 1)
+		nears[synthetic.Midpoints].add(sample{found: 0.9}, 1)
 	}
-	nears[noisy].add(sample{found: 0.2}, 1)
-	nears[sparse].add(sample{exact: true}, 1)
+	nears[synthetic.Noisy].add(sample{found: 0.2}, 1)
+	nears[synthetic.Sparse].add(sample{exact: true}, 1)
 	for _, c := range []struct{ recall, want float32 }{{0.99, 0.84}, {0.8, 0.8}} {
 		l := level{recall: c.recall}
 		if l.endEarly(&nears); math.Abs(float64(l.recall-c.want)) > 1e-6 {
 			t.Errorf("recall %g becomes %g, want %g", c.recall, l.recall, c.want)
 		}
 	}
-	nears[noisy] = moments{}
+	nears[synthetic.Noisy] = moments{}
 	l := level{recall: 0.99}
 	if l.endEarly(&nears); math.Abs(float64(l.recall-0.9)) > 1e-6 {
 		t.Errorf("recall %g, want 0.9, of the midpoints", l.recall)
@@ -339,9 +340,9 @@ func TestEndEarlyMeasured(t *testing.T) {
 	var near, far []sample
 	for i := range 80 {
 		s := sample{found: 1, nodes: 10, dist: 1}
-		k := likeRows
+		k := synthetic.LikeRows
 		if i%2 == 0 {
-			if k, s.found = midpoints, 0.5; i%4 == 0 {
+			if k, s.found = synthetic.Midpoints, 0.5; i%4 == 0 {
 				s.dist = 3
 			}
 		}
@@ -369,9 +370,9 @@ func TestDistanceInDoubt(t *testing.T) {
 	var near, far []sample
 	for i := range 96 { // the farther half of the midpoints misses, and has smaller spreads
 		s := sample{found: 1, nodes: 10, dist: 1, spread: 2}
-		k := likeRows
+		k := synthetic.LikeRows
 		if i%2 == 0 {
-			if k = midpoints; i%4 == 0 {
+			if k = synthetic.Midpoints; i%4 == 0 {
 				s.found, s.dist, s.spread = 0, 3, 1
 			}
 		}
@@ -404,12 +405,12 @@ func TestWatchSpread(t *testing.T) {
 	var near []sample
 	for i := range n { // spreads from 1 to 1.99 in an order of their own
 		spread := 1 + float32(i*37%n)/n
-		trials, near = append(trials, trial{kind: likeRows}), append(near, sample{found: 1, nodes: 100, dist: 1, spread: spread})
+		trials, near = append(trials, trial{kind: synthetic.LikeRows}), append(near, sample{found: 1, nodes: 100, dist: 1, spread: spread})
 		scans[0].samples = append(scans[0].samples, sample{found: 0.5, nodes: 50})
 		scans[1].samples = append(scans[1].samples, sample{found: 1, nodes: 50})
 	}
 	for range 50 { // between groups
-		trials, near = append(trials, trial{kind: midpoints}), append(near, sample{found: 0.5, nodes: 100, dist: 1, spread: 0.2})
+		trials, near = append(trials, trial{kind: synthetic.Midpoints}), append(near, sample{found: 0.5, nodes: 100, dist: 1, spread: 0.2})
 		scans[0].samples = append(scans[0].samples, sample{found: 0.5, nodes: 50})
 		scans[1].samples = append(scans[1].samples, sample{found: 1, nodes: 50})
 	}

@@ -3,6 +3,8 @@ package graph
 import (
 	"math"
 	"slices"
+
+	"github.com/vecbolt/vecbolt/internal/synthetic"
 )
 
 // Parameters of a sweep.
@@ -59,7 +61,7 @@ func (b *builder) newSweep(trials []trial, columns []int, score scoreFunc) *swee
 		s.efs = slices.DeleteFunc(s.efs, func(ef int) bool { return ef > most })
 	}
 	if b.sifts {
-		s.trials = oneIn(tryEvery, trials, func(k kind) bool { return !s.deep || !b.easy[k] })
+		s.trials = oneIn(tryEvery, trials, func(k synthetic.Kind) bool { return !s.deep || !b.easy[k] })
 	}
 	switch { // wide beams contain narrow ones, but easy rows need none
 	case b.rough(): // the first useful estimate of a row counts, and the beam decides which is useful
@@ -237,7 +239,7 @@ func (s *sweep) draw(complete []int) (hard, sample, easy []int) {
 	if !s.rough() || s.from == 0 {
 		return complete, nil, nil
 	}
-	var n, seen [kinds]int
+	var n, seen [synthetic.Kinds]int
 	isEasy := func(i int) bool { return s.trials[i].end(0, s.from).complete(s.columns) }
 	for _, i := range complete {
 		if isEasy(i) {
@@ -260,7 +262,7 @@ func (s *sweep) draw(complete []int) (hard, sample, easy []int) {
 }
 
 // A tally has sums of outcomes, by kind and by stopping ratio.
-type tally [kinds][len(stopRatios) + 1]struct {
+type tally [synthetic.Kinds][len(stopRatios) + 1]struct {
 	n, nodes float64
 	found    [len(calibrated)]float64
 }

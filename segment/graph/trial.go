@@ -3,61 +3,10 @@ package graph
 import (
 	"math"
 	"slices"
+
+	"github.com/vecbolt/vecbolt/internal/synthetic"
+	"github.com/vecbolt/vecbolt/segment/codes"
 )
-
-// A kind of trial is measured by itself: a level promises the recall that every kind gets. A level
-// keeps the means of the first five.
-type kind int
-
-const (
-	likeRows        kind = iota // rows
-	meansOfFew                  // means of three to six rows
-	meansOfMany                 // means of ten rows
-	perturbed                   // rows with noise half as long as the distance of two rows
-	sparse                      // rows with most components erased
-	midpoints                   // means of two rows in crowded places
-	lonelyMidpoints             // the same in places with few rows
-	mixedMidpoints              // means of a row in a crowded place and one in a place with few
-	central                     // means of thirty rows: near the mean of all
-	extrapolated                // rows moved away from other rows
-	noisy                       // rows with noise as long as the distance of two rows
-	nearCrowded                 // between a row in a crowded place and one with few rows around it, nearer to the first
-	nearLonely                  // the same, nearer to the second
-	nearby                      // means of rows near each other, as of a group or of examples
-	insidePopulous              // between two rows of a region that has many
-	meansPopulous               // means of five rows of such a region
-	betweenPopulous             // between two rows of such regions
-	nearPopulous                // between a row of such a region and any other, nearer to the first
-	insideLonely                // between two rows of a region where rows are far apart
-	meansLonely                 // means of five rows of such a region
-	betweenTight                // between two rows in places where rows are nearest to each other
-	meansDense                  // means of five rows of a dense region of many dimensions
-	betweenDense                // between two rows of such a region
-	awayDense                   // rows of such a region moved away from others of it
-	alike                       // means of rows alike in what differs most
-	anywhere                    // all directions alike, even those that the rows hardly use; for L2 as long as a row
-	weakDirections              // rows without the directions in which rows differ most; not for Dot
-	midDirections               // rows without the few in which most of their length lies; not for Dot
-	withoutFirst                // rows without their first principal components, if these are strong; only for Cosine
-	popular                     // sparse rows that keep the component in which rows are largest
-	single                      // as long as a row, along one axis; only where many components are zero
-	filled                      // rows without the components that are often zero; only where many are zero
-	partlyFilled                // the same, but one of these components is kept
-	opposite                    // rows times -1; not for L2, which has no opposite directions
-	longMeans                   // means of a thousand rows, made as long as a row; only for L2, where lengths count
-	largeAlone                  // rows with only the few components that have most of their length; only for L2
-	kinds
-	kept = midpoints // kinds whose mean a level keeps
-)
-
-// sampled are the numbers of trials of each kind. A search for one row finds all or nothing, so the
-// kind that finds it least often has more.
-var sampled = [kinds]int{likeRows: 240, meansOfFew: 90, meansOfMany: 90, perturbed: 90, sparse: 90,
-	midpoints: 160, lonelyMidpoints: 90, mixedMidpoints: 160, central: 90, extrapolated: 90, noisy: 90,
-	nearCrowded: 90, nearLonely: 90, nearby: 90, insidePopulous: 90, meansPopulous: 90, betweenPopulous: 90,
-	nearPopulous: 90, insideLonely: 90, meansLonely: 90, betweenTight: 90, meansDense: 90, betweenDense: 90,
-	awayDense: 90, alike: 90, anywhere: 90, weakDirections: 90, midDirections: 90, withoutFirst: 90, popular: 90,
-	single: 90, filled: 90, partlyFilled: 90, opposite: 90, longMeans: 90, largeAlone: 90}
 
 // An outcome is the state of a search at the point where a setting would end it.
 type outcome struct {
@@ -81,7 +30,7 @@ func (o *outcome) complete(columns []int) bool {
 
 // A trial is a query of the calibration.
 type trial struct {
-	kind  kind
+	kind  synthetic.Kind
 	row   uint32 // the row that is left out, or none
 	query *Query
 	vec   []float32
@@ -105,6 +54,24 @@ type trial struct {
 
 	scanned [len(calibrated)][len(sketchDeviations)]sample // by scans of the sketches, without the walk before
 	walked  float32                                        // expansions of that walk
+}
+
+// queries returns trials that have queries only.
+func (b *builder) queries(rows codes.Source) (all []trial, err error) {
+	from := synthetic.Rows{Metric: b.head.ident.Metric, Len: b.Len(), Dim: b.Dim(), Read: rows, Seed: b.head.seed,
+		Results: [...]int{calibrated[always-2], calibrated[always-1], calibrated[len(calibrated)-1]}, Most: b.most,
+		Each: func(n int, f func(i int) error) error {
+			return b.each(n, func(_ *workerScratch, i int) error { return f(i) })
+		}}
+	made, err := from.Queries(b.ctx)
+	for _, q := range made {
+		t := trial{kind: q.Kind, row: none, vec: q.Vec, most: q.Results}
+		if q.Row >= 0 {
+			t.row = uint32(q.Row)
+		}
+		all = append(all, t)
+	}
+	return all, err
 }
 
 // A sight is the share of rows that a search found, and the squared distance of the last one

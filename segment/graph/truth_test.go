@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/vecbolt/vecbolt/internal/fileformat"
+	"github.com/vecbolt/vecbolt/internal/synthetic"
 )
 
 // TestTruth: trials know their true neighbours, also where codes cannot tell rows apart, so that
@@ -31,7 +32,7 @@ func TestTruth(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			trials = oneIn(6, trials, func(kind) bool { return true })
+			trials = oneIn(6, trials, func(synthetic.Kind) bool { return true })
 			if err := b.compareAll(trials, d.Source); err != nil {
 				t.Fatal(err)
 			}

@@ -3,6 +3,8 @@ package graph
 import (
 	"math"
 	"slices"
+
+	"github.com/vecbolt/vecbolt/internal/synthetic"
 )
 
 // The planner weighs a walk against a scan by the distances that it will estimate. A walk of the
@@ -44,7 +46,7 @@ const usualWidth = 2
 // measureWork measures walks for rows.
 func (b *builder) measureWork(trials []trial) error {
 	const most = 32
-	walks := slices.DeleteFunc(slices.Clone(trials), func(t trial) bool { return t.kind != likeRows })
+	walks := slices.DeleteFunc(slices.Clone(trials), func(t trial) bool { return t.kind != synthetic.LikeRows })
 	walks = walks[:min(len(walks), most)]
 	from, to := 0, len(workWidths)
 	if b.Quick() { // each expansion meets as many rows: see Work

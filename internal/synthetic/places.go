@@ -1,4 +1,4 @@
-package graph
+package synthetic
 
 import (
 	"cmp"
@@ -30,21 +30,21 @@ const (
 
 // order samples rows and sorts the places of some by the distance of a near one. Rows of a region
 // with few rows have none nearby. Only for L2 do the lengths of rows count.
-func (s *synthesizer) order() error {
+func (m *maker) order() error {
 	const rank = 3
-	s.directions = s.head.ident.Metric != fileformat.L2
-	s.sample = make([]place, min(s.Len(), sampleRows))
-	for i, row := range s.rng.Perm(s.Len())[:len(s.sample)] {
-		vec, err := s.row(row)
+	m.directions = m.Metric != fileformat.L2
+	m.sample = make([]place, min(m.Len, sampleRows))
+	for i, row := range m.rng.Perm(m.Len)[:len(m.sample)] {
+		vec, err := m.row(row)
 		if err != nil {
 			return err
 		}
-		s.sample[i] = place{row: row, vec: vec}
+		m.sample[i] = place{row: row, vec: vec}
 	}
-	s.places = slices.Clone(s.sample[:min(len(s.sample), placedRows)])
-	apart := make([][]float64, len(s.places)) // the workers read the places
-	err := s.each(len(s.places), func(_ *workerScratch, i int) error {
-		apart[i] = distances(s.places, s.places[i].vec)
+	m.places = slices.Clone(m.sample[:min(len(m.sample), placedRows)])
+	apart := make([][]float64, len(m.places)) // the workers read the places
+	err := m.Each(len(m.places), func(i int) error {
+		apart[i] = distances(m.places, m.places[i].vec)
 		slices.Sort(apart[i])
 		return nil
 	})
@@ -52,19 +52,19 @@ func (s *synthesizer) order() error {
 		return err
 	}
 	for i, dists := range apart {
-		s.places[i].apart = dists[min(rank, len(dists)-1)]
-		s.places[i].wider = dists[min(widerRank, len(dists)-1)]
+		m.places[i].apart = dists[min(rank, len(dists)-1)]
+		m.places[i].wider = dists[min(widerRank, len(dists)-1)]
 	}
-	order := slices.Clone(s.places)
+	order := slices.Clone(m.places)
 	slices.SortStableFunc(order, func(a, b place) int { return cmp.Compare(a.apart, b.apart) })
 	radius := around * order[len(order)/2].apart
 	for i, dists := range apart {
-		s.places[i].around, _ = slices.BinarySearch(dists, radius)
+		m.places[i].around, _ = slices.BinarySearch(dists, radius)
 	}
-	s.populous = slices.Clone(s.places)
-	slices.SortStableFunc(s.populous, func(a, b place) int { return cmp.Compare(b.around, a.around) })
-	s.findDense()
-	slices.SortStableFunc(s.places, func(a, b place) int { return cmp.Compare(a.apart, b.apart) })
+	m.populous = slices.Clone(m.places)
+	slices.SortStableFunc(m.populous, func(a, b place) int { return cmp.Compare(b.around, a.around) })
+	m.findDense()
+	slices.SortStableFunc(m.places, func(a, b place) int { return cmp.Compare(a.apart, b.apart) })
 	return nil
 }
 
@@ -89,32 +89,45 @@ var (
 	anyPlace                = stretch{0, 1}
 )
 
+// lists are the places in one of two orders.
+type lists func(m *maker) []place
+
+func places(m *maker) []place   { return m.places }
+func populous(m *maker) []place { return m.populous }
+
 // among returns a random place of a stretch.
-func (s *synthesizer) among(places []place, t stretch) *place {
+func (m *maker) among(places []place, t stretch) *place {
 	n := float64(len(places))
 	first := int(t.from * n)
-	return &places[first+s.rng.IntN(max(1, int(t.to*n)-first))]
+	return &places[first+m.rng.IntN(max(1, int(t.to*n)-first))]
 }
 
-// between returns a point between rows of two stretches of places, at a share of the way from the
+// between makes points between rows of two stretches of places, at a share of the way from the
 // first. It tries a few times to find two rows: a row itself is no query between rows.
-func (s *synthesizer) between(places []place, from, to stretch, share float64) ([]float32, error) {
-	first, second := s.among(places, from), s.among(places, to)
-	for tries := 0; first == second && tries < 4; tries++ {
-		second = s.among(places, to)
+func between(of lists, from, to stretch, share float64) source {
+	return func(m *maker, _ int) ([]float32, error) {
+		first, second := m.among(of(m), from), m.among(of(m), to)
+		for tries := 0; first == second && tries < 4; tries++ {
+			second = m.among(of(m), to)
+		}
+		x, err := m.row(first.row)
+		if err != nil {
+			return nil, err
+		}
+		y, err := m.row(second.row)
+		if err != nil {
+			return nil, err
+		}
+		moveTo(x, y, share)
+		return x, nil
 	}
-	x, err := s.row(first.row)
-	if err != nil {
-		return nil, err
-	}
-	y, err := s.row(second.row)
-	if err != nil {
-		return nil, err
-	}
+}
+
+// moveTo moves x a share of the way to y.
+func moveTo(x, y []float32, share float64) {
 	for i := range x {
 		x[i] = float32(float64((1-share)*float64(x[i])) + float64(share*float64(y[i])))
 	}
-	return x, nil
 }
 
 // The other rows of a query inside a region are neither among the nearest, nor of another region if
@@ -138,7 +151,7 @@ const (
 // doubles, wider / apart becomes its square root. Rows that are much nearer to each other than
 // usual are no such region: codes cannot tell nearly equal rows apart, so all searches would be
 // scans.
-func (s *synthesizer) findDense() {
+func (m *maker) findDense() {
 	medians := func(places []place) (ratio, apart float64) {
 		var ratios, aparts []float64
 		for _, p := range places {
@@ -153,49 +166,51 @@ func (s *synthesizer) findDense() {
 		slices.Sort(aparts)
 		return ratios[len(ratios)/2], aparts[len(aparts)/2]
 	}
-	ratio, apart := medians(s.populous[:int(densest*float64(len(s.populous)))])
-	usual, usuallyApart := medians(s.populous)
-	s.dense = ratio > 1 && usual > ratio*ratio && apart > leastApart*usuallyApart
+	ratio, apart := medians(m.populous[:int(densest*float64(len(m.populous)))])
+	usual, usuallyApart := medians(m.populous)
+	m.dense = ratio > 1 && usual > ratio*ratio && apart > leastApart*usuallyApart
 }
 
-// insideDense returns a point between a row of the dense region and the mean of others of it, at a
+// insideDense makes points between a row of the dense region and the mean of others of it, at a
 // share of the way, or beyond the row.
-func (s *synthesizer) insideDense(others int, share float64) ([]float32, error) {
-	p := s.among(s.populous, stretch{0, densest})
-	near := nearest(s.sample, p.vec, denseTo)
-	rows := make([]int, others)
-	for i := range rows {
-		rows[i] = near[min(len(near)-1, denseFrom+s.rng.IntN(denseTo-denseFrom))]
+func insideDense(others int, share float64) source {
+	return func(m *maker, _ int) ([]float32, error) {
+		p := m.among(m.populous, stretch{0, densest})
+		near := nearest(m.sample, p.vec, denseTo)
+		rows := make([]int, others)
+		for i := range rows {
+			rows[i] = near[min(len(near)-1, denseFrom+m.rng.IntN(denseTo-denseFrom))]
+		}
+		x, err := m.row(p.row)
+		if err != nil {
+			return nil, err
+		}
+		y, err := m.meanOf(rows)
+		if err != nil {
+			return nil, err
+		}
+		moveTo(x, y, share)
+		if !simd.Finite(x) { // the rows are as long as float32 permits
+			return y, nil
+		}
+		return x, nil
 	}
-	x, err := s.row(p.row)
-	if err != nil {
-		return nil, err
-	}
-	y, err := s.meanOf(rows)
-	if err != nil {
-		return nil, err
-	}
-	for i := range x {
-		x[i] = float32(float64((1-share)*float64(x[i])) + float64(share*float64(y[i])))
-	}
-	if !simd.Finite(x) { // the rows are as long as float32 permits
-		return y, nil
-	}
-	return x, nil
 }
 
-// inside returns the mean of a row of a stretch of the places and of others of its region.
-func (s *synthesizer) inside(places []place, t stretch, others int) ([]float32, error) {
-	p := s.among(places, t)
-	sample := s.sample[:min(len(s.sample), insideRows)]
-	n := float64(len(sample))
-	from := int(insideFrom*n) + 1 // the first may be the row itself
-	near := nearest(sample, p.vec, max(from+1, int(insideTo*n)))
-	rows := []int{p.row}
-	for range others {
-		rows = append(rows, near[min(len(near)-1, from+s.rng.IntN(max(1, len(near)-from)))])
+// inside makes means of a row of a stretch of the places and of others of its region.
+func inside(of lists, t stretch, others int) source {
+	return func(m *maker, _ int) ([]float32, error) {
+		p := m.among(of(m), t)
+		sample := m.sample[:min(len(m.sample), insideRows)]
+		n := float64(len(sample))
+		from := int(insideFrom*n) + 1 // the first may be the row itself
+		near := nearest(sample, p.vec, max(from+1, int(insideTo*n)))
+		rows := []int{p.row}
+		for range others {
+			rows = append(rows, near[min(len(near)-1, from+m.rng.IntN(max(1, len(near)-from)))])
+		}
+		return m.meanOf(rows)
 	}
-	return s.meanOf(rows)
 }
 
 // nearest returns the n rows of a sample that are nearest to a vector, in order, or all if they are
@@ -222,8 +237,8 @@ func nearest(sample []place, x []float32, n int) (rows []int) {
 const nearRows = 16
 
 // meanNear returns the mean of a row of the sample and of those nearest to it.
-func (s *synthesizer) meanNear() ([]float32, error) {
-	near := nearest(s.sample, s.sample[s.rng.IntN(len(s.sample))].vec, nearRows)
-	s.directions = s.head.ident.Metric != fileformat.L2
-	return s.meanOf(near)
+func (m *maker) meanNear(int) ([]float32, error) {
+	near := nearest(m.sample, m.sample[m.rng.IntN(len(m.sample))].vec, nearRows)
+	m.directions = m.Metric != fileformat.L2
+	return m.meanOf(near)
 }
