@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/internal/document"
 	"github.com/vecbolt/vecbolt/internal/engine"
 )
@@ -19,10 +20,19 @@ const MaxBatchLen = 512 << 20
 //
 // Vectors are not copied: they must not change before Apply returns. Everything else is copied.
 type Batch struct {
-	ops []engine.Op
-	buf []byte // stored documents of all puts, end to end
-	len int    // bytes of documents and vectors
-	err error
+	ops    []engine.Op
+	wheres []deletion
+	buf    []byte // stored documents of all puts, end to end
+	len    int    // bytes of documents and vectors
+	err    error
+}
+
+// A deletion removes the documents of a collection that match.
+type deletion struct {
+	collection string
+	bound      bool // to the collection coll, whatever its name is
+	coll       uint32
+	where      filter.Expr
 }
 
 // A Patch changes parts of one document and leaves the rest as it is.
@@ -73,8 +83,25 @@ func (b *Batch) Delete(collection string, ids ...string) {
 	}
 }
 
+// DeleteWhere removes the documents of the named collection that match when the batch is applied,
+// also those that others write until then. It comes before all other writes of the batch. So it
+// replaces what belongs together, such as the passages of a file, by what the batch writes:
+// whoever does the same at the same time, readers see one version or the other, and none is left
+// in parts. A nil filter is an error: to remove everything, use filter.And(). All writers wait
+// while the documents that match are found.
+func (b *Batch) DeleteWhere(collection string, where filter.Expr) {
+	if where == nil {
+		b.fail(invalidf("a nil filter would delete everything"))
+	} else if err := filter.Validate(where); err != nil {
+		b.fail(invalidf("where: %v", err))
+	}
+	if b.err == nil {
+		b.wheres = append(b.wheres, deletion{collection: collection, where: filter.Simplify(where)})
+	}
+}
+
 // Len returns the number of writes. A batch without writes may have an error.
-func (b *Batch) Len() int { return len(b.ops) }
+func (b *Batch) Len() int { return len(b.ops) + len(b.wheres) }
 
 // Size returns the size of the writes in bytes. The limit of a batch is MaxBatchLen.
 func (b *Batch) Size() int { return b.len }
@@ -85,13 +112,30 @@ func (b *Batch) Size() int { return b.len }
 func (b *Batch) Err() error { return b.err }
 
 // IDs returns the ids of the writes in order, including the ids generated for documents
-// that came without one.
+// that came without one. DeleteWhere has none.
 func (b *Batch) IDs() []string {
 	ids := make([]string, len(b.ops))
 	for i := range b.ops {
 		ids[i] = b.ops[i].ID
 	}
 	return ids
+}
+
+// collections returns the names of the collections that the batch writes to, in order of their
+// first use.
+func (b *Batch) collections() (names []string) {
+	note := func(name string) {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	for i := range b.ops {
+		note(b.ops[i].Collection)
+	}
+	for i := range b.wheres {
+		note(b.wheres[i].collection)
+	}
+	return names
 }
 
 // Reset empties the batch and clears its error.

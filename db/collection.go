@@ -160,7 +160,7 @@ func (c *Collection) open(ctx context.Context) (ver *engine.Version, v *engine.V
 	}
 	if v = ver.Views[c.id]; v == nil {
 		done()
-		return nil, nil, nil, fmt.Errorf("%w: the collection was dropped", ErrNotFound)
+		return nil, nil, nil, errDropped
 	}
 	return ver, v, done, nil
 }
@@ -277,17 +277,17 @@ func (c *Collection) Drop(ctx context.Context) error {
 func (c *Collection) Apply(ctx context.Context, b *Batch) error {
 	_, err := c.writable(ctx)
 	bound := *b
-	bound.ops = slices.Clone(b.ops)
-	for i := range b.ops {
-		if name := b.ops[i].Collection; err == nil && name != b.ops[0].Collection {
-			err = invalidf("the batch has writes to the collections %.200q and %.200q", b.ops[0].Collection, name)
-		}
+	bound.ops, bound.wheres = slices.Clone(b.ops), slices.Clone(b.wheres)
+	if names := b.collections(); err == nil && len(names) > 1 {
+		err = invalidf("the batch has writes to the collections %.200q and %.200q", names[0], names[1])
 	}
 	if err == nil {
 		_, err = c.apply(ctx, &bound)
 	}
 	return c.wrap("apply", err)
 }
+
+var errDropped = fmt.Errorf("%w: the collection was dropped", ErrNotFound)
 
 // A decision returns the writes to make, given the newest version of a collection.
 type decision func(*engine.Group, *engine.View) ([]engine.Op, error)
@@ -305,7 +305,7 @@ func (c *Collection) changed(ctx context.Context, decide decision) (int, error) 
 	return c.db.engine.Exclusively(ctx, func(g *engine.Group) ([]engine.Op, error) {
 		v := g.Base.Views[c.id]
 		if v == nil {
-			return nil, fmt.Errorf("%w: the collection was dropped", ErrNotFound)
+			return nil, errDropped
 		}
 		return decide(g, v)
 	})
@@ -343,6 +343,9 @@ func (c *Collection) apply(ctx context.Context, b *Batch) (deleted int, err erro
 	}
 	for i := range b.ops {
 		b.ops[i].Bound, b.ops[i].Coll = true, c.id
+	}
+	for i := range b.wheres {
+		b.wheres[i].bound, b.wheres[i].coll = true, c.id
 	}
 	return c.db.apply(ctx, b)
 }

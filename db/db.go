@@ -158,7 +158,17 @@ func (db *DB) apply(ctx context.Context, b *Batch) (deleted int, err error) {
 		o.Doc = b.buf[o.Start:o.End:o.End]
 		ops[i] = o
 	}
-	return db.engine.Write(ctx, ops, b.len)
+	if len(b.wheres) == 0 {
+		return db.engine.Write(ctx, ops, b.len)
+	}
+	return db.engine.Exclusively(ctx, func(g *engine.Group) (all []engine.Op, err error) {
+		for _, d := range b.wheres {
+			if all, err = d.appendTo(ctx, all, db.engine.Store, g.Base); err != nil {
+				return nil, err
+			}
+		}
+		return append(all, ops...), nil // a copy: the engine changes it, and may call again
+	})
 }
 
 // Refresh looks for a newer version of a published folder that was opened read-only. It

@@ -20,12 +20,28 @@ func (c *Collection) Delete(ctx context.Context, ids ...string) (int, error) {
 // DeleteWhere removes all documents that match and returns their number. A nil filter is
 // an error: to remove everything, use filter.And() or Drop.
 func (c *Collection) DeleteWhere(ctx context.Context, where filter.Expr) (int, error) {
-	if where == nil {
-		return 0, c.wrap("delete", invalidf("a nil filter would delete everything"))
+	_, deleted, err := c.write(ctx, func(b *Batch, name string) { b.DeleteWhere(name, where) })
+	return deleted, c.wrap("delete", err)
+}
+
+// appendTo appends deletes of the documents that match in a version.
+func (d *deletion) appendTo(ctx context.Context, ops []engine.Op, store *meta.Store,
+	ver *engine.Version) ([]engine.Op, error) {
+	if !d.bound {
+		var known bool
+		if d.coll, known = ver.Names[d.collection]; !known {
+			return nil, engine.Missing(d.collection, ver.Names)
+		}
 	}
-	return c.deleteMatches(ctx, where, func(store *meta.Store, v *engine.View, where filter.Expr) ([]string, error) {
-		return match.IDs(ctx, store, v, where)
-	})
+	v := ver.Views[d.coll]
+	if v == nil {
+		return nil, errDropped
+	}
+	ids, err := match.IDs(ctx, store, v, d.where)
+	for _, id := range ids {
+		ops = append(ops, engine.Op{Kind: engine.OpDelete, Collection: v.Def.Name, ID: id})
+	}
+	return ops, err
 }
 
 // DeleteFunc removes the documents that match where (nil: all) and for which del returns true. It
@@ -46,10 +62,16 @@ func (c *Collection) DeleteFunc(ctx context.Context, where filter.Expr,
 	if del == nil {
 		return 0, c.wrap("delete", invalidf("no function decides what to delete"))
 	}
-	return c.deleteMatches(ctx, where, func(store *meta.Store, v *engine.View, where filter.Expr) ([]string, error) {
+	if where != nil {
+		if err := filter.Validate(where); err != nil {
+			return 0, c.wrap("delete", invalidf("where: %v", err))
+		}
+		where = filter.Simplify(where)
+	}
+	return c.deleteIDs(ctx, func(_ *engine.Group, v *engine.View) ([]string, error) {
 		defer c.db.engine.Within("DeleteFunc")()
 		var ids []string
-		err := match.Visit(ctx, store, v, where, func(stored []byte) error {
+		err := match.Visit(ctx, c.db.engine.Store, v, where, func(stored []byte) error {
 			var d Document
 			if err := d.decode(stored, WithText|WithMetadata); err != nil {
 				return err
@@ -114,20 +136,6 @@ func decided(call string, d *Document, del func(*Document) (bool, error)) (delet
 		return engine.CallersError(err)
 	})
 	return deletes && err == nil, err
-}
-
-// deleteMatches deletes the documents whose ids choose returns.
-func (c *Collection) deleteMatches(ctx context.Context, where filter.Expr,
-	choose func(*meta.Store, *engine.View, filter.Expr) ([]string, error)) (int, error) {
-	if where != nil {
-		if err := filter.Validate(where); err != nil {
-			return 0, c.wrap("delete", invalidf("where: %v", err))
-		}
-		where = filter.Simplify(where)
-	}
-	return c.deleteIDs(ctx, func(_ *engine.Group, v *engine.View) ([]string, error) {
-		return choose(c.db.engine.Store, v, where)
-	})
 }
 
 // deleteIDs deletes the documents whose ids choose returns, while all other writes wait.

@@ -215,6 +215,8 @@ func (in call) addTo(b *Batch) {
 		b.Patch(name, Patch{ID: strconv.Itoa(in.id), Set: Metadata{"n": in.value}})
 	case "delete":
 		b.Delete(name, strconv.Itoa(in.id))
+	case "delete where":
+		b.DeleteWhere(name, filter.Gte("n", in.value))
 	}
 }
 
@@ -300,6 +302,9 @@ func drawCall(rng *rand.Rand, value func() int) call {
 		}
 	case n < 11:
 		in.kind = "batch"
+		if rng.IntN(3) == 0 { // it comes before the other writes
+			in.writes = append(in.writes, call{kind: "delete where", coll: rng.IntN(len(world{})), value: max(1, value()-20)})
+		}
 		for range 2 + rng.IntN(4) {
 			in.writes = append(in.writes, call{
 				kind: []string{"upsert", "upsert", "upsert", "insert", "patch", "delete"}[rng.IntN(6)],

@@ -352,6 +352,11 @@ func (m *model) leave(t *rapid.T) {
 func (m *model) batch(t *rapid.T) {
 	b := &Batch{}
 	docs, other, taken := maps.Clone(m.docs), maps.Clone(m.other), false
+	var where filter.Expr
+	if rapid.Bool().Draw(t, "delete where") {
+		where = m.where(t)
+		maps.DeleteFunc(docs, func(_ string, d Document) bool { return matches(where, d) })
+	}
 	for range rapid.IntRange(1, 6).Draw(t, "size") {
 		name, into := m.name, docs
 		d := m.document(t)
@@ -372,6 +377,9 @@ func (m *model) batch(t *rapid.T) {
 			b.Upsert(name, d)
 			into[d.ID] = d
 		}
+	}
+	if where != nil { // it comes before the other writes, wherever it stands
+		b.DeleteWhere(m.name, where)
 	}
 	err := m.db.Apply(t.Context(), b)
 	if taken {

@@ -623,6 +623,8 @@ func TestCallsWithinDelete(t *testing.T) {
 	t.Cleanup(func() { _ = publisher.Close() })
 	var batch Batch
 	batch.Delete("c", "2")
+	var replacing Batch
+	replacing.DeleteWhere("c", filter.And())
 	one := func(yield func(Document, error) bool) { yield(Document{ID: "3"}, nil) }
 	follower := open(t, dir, nil)
 	for role, vdb := range map[string]*DB{"leader": leader, "follower": follower} {
@@ -637,6 +639,7 @@ func TestCallsWithinDelete(t *testing.T) {
 			"delete func":   func() error { return failed(c.DeleteFunc(ctx, nil, never)) },
 			"delete if":     func() error { return failed(c.DeleteIf(ctx, []string{"2"}, 0, never)) },
 			"apply":         func() error { return vdb.Apply(ctx, &batch) },
+			"apply where":   func() error { return vdb.Apply(ctx, &replacing) },
 			"load":          func() error { return failed(c.Load(ctx, one, nil)) },
 			"set metadata":  func() error { return c.SetMetadata(ctx, Metadata{"a": 1}) },
 			"set text":      func() error { return c.SetText(ctx, &TextIndex{}) },

@@ -50,7 +50,7 @@ type Indexer struct {
 }
 
 // NewIndexer returns an Indexer that writes to s, such as a *db.Collection. Questions must be
-// embedded with the same embedder. With Split, the store needs the method DeleteWhere of a
+// embedded with the same embedder. With Split, the store needs the method Apply or DeleteWhere of a
 // *db.Collection. The error matches ErrConfig.
 func NewIndexer(s Store, e embed.Embedder, opts *IndexerOptions) (*Indexer, error) {
 	x := &Indexer{store: s, embedder: e, name: fmt.Sprintf("%T", s)}
@@ -67,7 +67,7 @@ func NewIndexer(s Store, e embed.Embedder, opts *IndexerOptions) (*Indexer, erro
 	if x.o.Batch < 0 {
 		return nil, fmt.Errorf("%w: batches of %d texts", ErrConfig, x.o.Batch)
 	}
-	if x.o.Split != nil {
+	if _, ok := s.(applier); x.o.Split != nil && !ok {
 		if _, err := as[conditionalDeleter](s, "an indexer that splits", "DeleteWhere"); err != nil {
 			return nil, err
 		}
@@ -96,13 +96,14 @@ func NewIndexer(s Store, e embed.Embedder, opts *IndexerOptions) (*Indexer, erro
 // Index writes documents, replacing those with the same ids, and returns the ids that it wrote: of
 // the documents, or of their chunks. A document that has a vector keeps it unless it is split;
 // Index embeds the rest. Batches are written one after the other, each atomically; an error leaves
-// earlier batches written. If a document now has fewer chunks, its surplus chunks are removed. The
-// error matches ErrIndex.
+// earlier batches written. The error matches ErrIndex.
 //
-// Calls that split the same document take turns if they are of one Indexer. Several Indexers, of
-// one process or several, must not split one document at the same time: it may be left with chunks
-// of both versions, or without the last chunks of the version that was written last, and no call
-// fails. Indexing it once more then leaves exactly its chunks.
+// The chunks of a document replace its old ones. In a *db.Collection this is one write: readers see
+// the chunks of one version, and if several processes index a document at the same time, the last
+// one leaves exactly its chunks. In other stores, and if the chunks of a document are larger than
+// db.MaxBatchLen, it takes several writes. Calls of one Indexer then take turns. Several Indexers
+// must not split such a document at the same time: it may be left with chunks of both versions, or
+// without the last chunks of the version that was written last.
 func (x *Indexer) Index(ctx context.Context, docs ...db.Document) ([]string, error) {
 	start := time.Now()
 	ids, err := x.index(ctx, docs)
@@ -124,21 +125,48 @@ func (x *Indexer) index(ctx context.Context, docs []db.Document) (ids []string, 
 			return nil, fmt.Errorf("document %d: %w: it has no id", i, db.ErrInvalid)
 		}
 	}
-	chunks := docs
-	if x.o.Split != nil {
-		docs = lastOfEach(docs)
-		if chunks, err = x.split(ctx, docs); err != nil {
-			return nil, err
-		}
-		// Between the chunks of another version and the removal of surplus ones, a document would
-		// keep a mix of both versions, or a part of one.
-		release, err := x.claims.take(ctx, idsOf(docs))
-		if err != nil {
-			return nil, err
-		}
-		defer release()
+	if x.o.Split == nil {
+		return x.upsert(ctx, docs)
 	}
-	for group := range slices.Chunk(chunks, x.o.Batch) {
+	docs = lastOfEach(docs)
+	chunks, err := x.split(ctx, docs)
+	if err != nil {
+		return nil, err
+	}
+	store, ok := x.store.(applier)
+	if !ok {
+		return x.replaceInParts(ctx, docs, chunks)
+	}
+	for len(docs) > 0 {
+		n, size := x.group(docs, chunks)
+		written, err := x.replace(ctx, store, docs[:n], chunks[:size])
+		if ids = append(ids, written...); err != nil {
+			return ids, err
+		}
+		docs, chunks = docs[n:], chunks[size:]
+	}
+	return ids, nil
+}
+
+// group returns how many documents are written together, and how many chunks they have: no more
+// than a batch, but one document at least.
+func (x *Indexer) group(docs, chunks []db.Document) (n, size int) {
+	for n < min(len(docs), x.o.Batch) {
+		of := 0
+		for size+of < len(chunks) && chunks[size+of].Metadata[FieldDocument] == docs[n].ID {
+			of++
+		}
+		if n > 0 && size+of > x.o.Batch {
+			break
+		}
+		n, size = n+1, size+of
+	}
+	return n, size
+}
+
+// upsert embeds and writes documents in batches.
+func (x *Indexer) upsert(ctx context.Context, docs []db.Document) (ids []string, err error) {
+	for group := range slices.Chunk(docs, x.o.Batch) {
 		if err := x.embed(ctx, group); err != nil {
 			return ids, err
 		}
@@ -148,10 +176,48 @@ func (x *Indexer) index(ctx context.Context, docs []db.Document) (ids []string, 
 		}
 		ids = append(ids, written...)
 	}
-	if x.o.Split != nil {
-		return ids, x.removeRest(ctx, docs, chunks)
-	}
 	return ids, nil
+}
+
+// replace writes the chunks of documents in place of those that the documents had, as one write.
+func (x *Indexer) replace(ctx context.Context, store applier, docs, chunks []db.Document) ([]string, error) {
+	for some := range slices.Chunk(chunks, x.o.Batch) {
+		if err := x.embed(ctx, some); err != nil {
+			return nil, err
+		}
+	}
+	of := make([]any, len(docs))
+	for i, d := range docs {
+		of[i] = d.ID
+	}
+	var b db.Batch
+	b.DeleteWhere(x.name, filter.And(filter.In(FieldDocument, of...), filter.Gte(FieldChunkIndex, 0)))
+	for _, c := range chunks {
+		b.Upsert(x.name, c)
+	}
+	if b.Err() != nil { // a document may be too large for one batch
+		return x.replaceInParts(ctx, docs, chunks)
+	}
+	if err := store.Apply(ctx, &b); err != nil {
+		return nil, err
+	}
+	return b.IDs(), nil
+}
+
+// replaceInParts is replace in several batches. Between the chunks of another version and the
+// removal of surplus ones, a document would keep a mix of both versions, or a part of one. So calls
+// take turns.
+func (x *Indexer) replaceInParts(ctx context.Context, docs, chunks []db.Document) ([]string, error) {
+	release, err := x.claims.take(ctx, idsOf(docs))
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	ids, err := x.upsert(ctx, chunks)
+	if err != nil {
+		return ids, err
+	}
+	return ids, x.removeRest(ctx, docs, chunks)
 }
 
 // lastOfEach leaves out documents that a later one with their id replaces.

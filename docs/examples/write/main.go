@@ -110,6 +110,12 @@ func batch(ctx context.Context, vdb *db.DB, _ *db.Collection) error {
 	if err := vdb.Apply(ctx, &b); err != nil {
 		return err // neither collection has changed
 	}
+	b.Reset()
+	b.DeleteWhere("journal", filter.Eq("month", "2024-05"))
+	b.Upsert("journal", db.Document{ID: "2024-05-02", Text: "a quiet month", Metadata: db.Metadata{"month": "2024-05"}})
+	if err := vdb.Apply(ctx, &b); err != nil {
+		return err
+	}
 	infos, err := vdb.Collections()
 	if err != nil {
 		return err
