@@ -121,8 +121,8 @@ var imports = map[string][]string{
 		"golang.org/x/text/encoding/unicode", "golang.org/x/text/encoding/unicode/utf32"},
 	"internal/httpjson": {"internal/errtext", "internal/retry"},
 	"internal/retry":    {},
-	"rag/split": {"simd", "github.com/clipperhouse/uax29/v2/sentences", "github.com/clipperhouse/uax29/v2/words", "github.com/yuin/goldmark",
-		"github.com/yuin/goldmark/ast", "github.com/yuin/goldmark/extension", "github.com/yuin/goldmark/text"},
+	"rag/split": {"simd", "github.com/clipperhouse/uax29/v2/sentences", "github.com/clipperhouse/uax29/v2/words",
+		"github.com/yuin/goldmark/ast", "github.com/yuin/goldmark/parser", "github.com/yuin/goldmark/text"},
 }
 
 var stemmers = func() (paths []string) {

@@ -115,16 +115,17 @@ func distinct(columns []string) []string {
 	for _, name := range columns {
 		taken[name] = true
 	}
-	names, seen := make([]string, len(columns)), map[string]bool{}
+	names, last := make([]string, len(columns)), map[string]int{} // last number of a name, 0 if it is new
 	for i, column := range columns {
-		name := column
-		for n := 2; column != "" && seen[name]; n++ {
-			if next := fmt.Sprintf("%s_%d", column, n); !taken[next] {
-				name = next
-				taken[name] = true
+		names[i] = column
+		n := last[column]
+		for n > 0 && column != "" {
+			n++
+			if names[i] = fmt.Sprintf("%s_%d", column, n); !taken[names[i]] {
+				break
 			}
 		}
-		names[i], seen[name] = name, true
+		taken[names[i]], last[column] = true, max(n, 1)
 	}
 	return names
 }

@@ -211,6 +211,51 @@ func TestMarkdownHeaders(t *testing.T) {
 	}
 }
 
+// TestHostileMarkdown: sections take memory and time in proportion to a text. With inline parsers
+// and tables, the first of these took 1.9 GB; the others took minutes.
+func TestHostileMarkdown(t *testing.T) {
+	const size = 1 << 20
+	texts := map[string]string{"wide table": strings.Repeat("|a", 10_000) + "|\n" + strings.Repeat("|-", 10_000) + "|\n" +
+		strings.Repeat("|b|b|b\n", 1000)}
+	for _, unit := range []string{">", "> ", "+ ", "1. ", "> - 1. ", "[a](", "[a]: b\n", "```\nx\n```\n\ntext\n\n",
+		"a\n===\n", "a\n\n", "> a\n> \n"} {
+		texts[unit] = strings.Repeat(unit, size/len(unit))
+	}
+	for name, text := range texts {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		groups := sections(text, "")
+		runtime.ReadMemStats(&after)
+		if took := (after.TotalAlloc - before.TotalAlloc) / uint64(len(text)); took > 1000 {
+			t.Errorf("%q: %d bytes of memory for each byte", name, took)
+		}
+		at := 0
+		for _, g := range groups {
+			for _, p := range g.pieces {
+				if p.lo != at {
+					t.Fatalf("%q: a piece begins at %d, the one before ends at %d", name, p.lo, at)
+				}
+				at = p.hi
+			}
+		}
+		if at != len(text) {
+			t.Errorf("%q: the pieces end at %d of %d", name, at, len(text))
+		}
+	}
+}
+
+// TestNestedMarkdown: headings after lines of many nested quotes and lists divide a text, and keep
+// their words.
+func TestNestedMarkdown(t *testing.T) {
+	for _, marker := range []string{">", "- ", "* ", "12) ", "> + 3. "} {
+		text := strings.Repeat(marker, 150) + "deep\n\n# 1. One > two - three\n\ntext\n"
+		groups := sections(text, "")
+		if len(groups) != 2 || groups[1].header != "1. One > two - three" || groups[0].pieces[0].lo != 0 {
+			t.Errorf("%q: %+v", marker, groups)
+		}
+	}
+}
+
 func TestInvalid(t *testing.T) {
 	for name, tt := range map[string]struct {
 		s Strategy

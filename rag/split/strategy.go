@@ -1,19 +1,20 @@
 package split
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"math"
 	"slices"
+	"sort"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/clipperhouse/uax29/v2/sentences"
 	"github.com/clipperhouse/uax29/v2/words"
-	"github.com/yuin/goldmark"
 	"github.com/yuin/goldmark/ast"
-	"github.com/yuin/goldmark/extension"
+	"github.com/yuin/goldmark/parser"
 	gmtext "github.com/yuin/goldmark/text"
 
 	"github.com/vecbolt/vecbolt/simd"
@@ -203,10 +204,61 @@ func lines(text string, cut func(before, line string) bool) []int {
 	return cuts
 }
 
+// blockParser finds the blocks of Markdown. Sections need no links, emphasis or tables, and to find
+// these takes quadratic time or memory for some texts.
+var blockParser = parser.NewParser(parser.WithBlockParsers(parser.DefaultBlockParsers()...))
+
+// maxNesting is how many quotes and lists may begin on one line: for each of them the parser looks
+// at all the ones around it.
+const maxNesting = 100
+
+// shallow returns a text in which no line begins with more than maxNesting markers of quotes and
+// lists. Letters take the place of the others: headings inside these divide nothing.
+func shallow(text string) []byte {
+	all := []byte(text)
+	for line := range bytes.Lines(all) {
+		n, rest := 0, line
+		for {
+			rest = bytes.TrimLeft(rest, " \t")
+			size := markerLen(rest)
+			if size == 0 {
+				break
+			}
+			if n++; n > maxNesting {
+				for i := range size {
+					rest[i] = 'x'
+				}
+			}
+			rest = rest[size:]
+		}
+	}
+	return all
+}
+
+// markerLen returns the length of the marker of a quote or list item at the beginning of a line, or
+// 0.
+func markerLen(line []byte) int {
+	digits := 0
+	for digits < len(line) && line[digits] >= '0' && line[digits] <= '9' {
+		digits++
+	}
+	line = line[digits:]
+	switch {
+	case len(line) == 0:
+		return 0
+	case digits == 0 && line[0] == '>':
+		return 1
+	case digits == 0 && bytes.IndexByte([]byte("-+*"), line[0]) < 0, digits > 0 && line[0] != '.' && line[0] != ')',
+		len(line) > 1 && line[1] != ' ' && line[1] != '\t':
+		return 0
+	}
+	return digits + 1
+}
+
 // sections divides a Markdown text before each heading and, within sections, between blocks.
 func sections(text, title string) []group {
-	source := []byte(text)
-	doc := goldmark.New(goldmark.WithExtensions(extension.GFM)).Parser().Parse(gmtext.NewReader(source))
+	source := shallow(text)
+	doc := blockParser.Parse(gmtext.NewReader(source))
 	lineStart := func(at int) int { return strings.LastIndexByte(text[:at], '\n') + 1 }
 
 	type heading struct {
@@ -232,7 +284,8 @@ func sections(text, title string) []group {
 	blocks := func(lo, hi int) []span {
 		return pieces(lo, text[lo:hi], func(s string) []int {
 			return slices.DeleteFunc(paragraphEnds(s), func(cut int) bool {
-				return slices.ContainsFunc(code, func(c span) bool { return c.lo < lo+cut && lo+cut <= c.hi })
+				i := sort.Search(len(code), func(i int) bool { return lo+cut <= code[i].hi })
+				return i < len(code) && code[i].lo < lo+cut
 			})
 		})
 	}
