@@ -19,16 +19,14 @@ before they store them. sets.py tells what the directories hold and how the test
 A set of more than one metric becomes a directory for each. Needs numpy.
 """
 
-import argparse
 import json
-import pathlib
 import re
 import zlib
 
 import numpy
 
-from sets import QUERIES, read
-from users import some, unit, write_sets, zipf
+from sets import QUERIES, arguments, read, texts_of, write_sets
+from users import some, unit, zipf
 
 
 # Each set is a function of a generator and of the vectors that it needs. It returns its metrics, its rows, of which the
@@ -210,16 +208,10 @@ def defects(random):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=pathlib.Path)
-    parser.add_argument("names", nargs="*")
-    parser.add_argument("--bge", type=pathlib.Path)
-    parser.add_argument("--glove", type=pathlib.Path)
-    parser.add_argument("--cranfield", type=pathlib.Path)
-    args = parser.parse_args()
+    args = arguments(__doc__, "bge", "glove", "cranfield").parse_args()
     made = {m.__name__: m for m in (captions, molecules, people, defects)}
     if args.bge:
-        texts, questions = (unit(read(args.bge / (n + ".fvecs")).astype("f8")) for n in ("base", "query"))
+        texts, questions = texts_of(args.bge)
         texts = texts[numpy.random.default_rng(1).permutation(len(texts))]
         made |= {m.__name__: lambda r, m=m: m(r, texts, questions) for m in (shortened, halves, failed)}
     if args.glove:

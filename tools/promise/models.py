@@ -17,13 +17,10 @@ tells what the directories hold and how the test reads them.
 A set of more than one metric becomes a directory for each. Needs numpy.
 """
 
-import argparse
-import pathlib
-
 import numpy
 
-from sets import QUERIES, read
-from users import some, unit, write_sets, zipf
+from sets import QUERIES, write_made
+from users import some, unit, zipf
 
 
 # Each set is a function of a generator and of the vectors that it needs. It returns its metrics, its rows, of which the
@@ -132,18 +129,5 @@ def fewer(random, texts, questions):
     return few(random, texts, questions, 1500)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=pathlib.Path)
-    parser.add_argument("names", nargs="*")
-    parser.add_argument("--bge", type=pathlib.Path)
-    args = parser.parse_args()
-    made = {m.__name__: m for m in (modalities, globe, maps)}
-    if args.bge:
-        texts, questions = (unit(read(args.bge / (n + ".fvecs")).astype("f8")) for n in ("base", "query"))
-        made |= {m.__name__: lambda r, m=m: m(r, texts, questions) for m in (outliers, tiles, few, fewer)}
-    write_sets(args.folder, args.names, made)
-
-
 if __name__ == "__main__":
-    main()
+    write_made(__doc__, (modalities, globe, maps), of_texts=(outliers, tiles, few, fewer))

