@@ -282,6 +282,42 @@ func TestPagesAmongEqualScores(t *testing.T) {
 	}
 }
 
+// Of equal rows, an approximate answer has those that the exact one has, the first by id, so that
+// pages of duplicates do not repeat hits.
+func TestDuplicatesByID(t *testing.T) {
+	const vectors, copies, dim, size = 300, 5, 16, 2
+	c := collection(t, open(t, t.TempDir(), &promising), "c", Schema{Dim: dim, Metric: L2})
+	rng := rand.New(rand.NewPCG(3, 4))
+	distinct := make([]Vector, vectors)
+	for i := range distinct {
+		for range dim {
+			distinct[i] = append(distinct[i], float32(rng.NormFloat64()))
+		}
+	}
+	fill(t, c, vectors*copies, func(i int) Document { // ids in the opposite order of rows
+		return Document{ID: fmt.Sprintf("%06d", vectors*copies-i), Vector: distinct[i%vectors]}
+	})
+	if err := c.db.Compact(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	walks := 0
+	for _, v := range distinct[:40] {
+		q := Query{Near: v, K: copies, Accuracy: Exact, Select: IDsOnly}
+		all := ids(mustSearch(t, c, q).Hits)
+		q.K, q.Accuracy = size, Recall(0.9)
+		r := mustSearch(t, c, q)
+		if !r.Exact {
+			walks++
+		}
+		if diff := cmp.Diff(all[:size], ids(r.Hits)); diff != "" {
+			t.Errorf("the first page: (-exact +page)\n%s", diff)
+		}
+	}
+	if walks < 20 {
+		t.Errorf("%d answers are approximate", walks)
+	}
+}
+
 // chroma#2025: asking for a stored vector did not return its document.
 func TestStoredVectorFindsItself(t *testing.T) {
 	for _, metric := range []Metric{Cosine, L2} {

@@ -506,8 +506,9 @@ func (s *Search) searchLonger(
 	return rows, all, err
 }
 
-// score computes the true scores of rows of a part and returns the p.Need best, best first, in the
-// memory of found.
+// score computes the true scores of rows of a part and returns the p.Need best and those that tie
+// with the last of these, best first, in the memory of found. Rows that tie compete by id: else an
+// answer for more hits, as for a later page, would choose others of equal rows.
 func (p *Probe) score(
 	ctx context.Context, part *engine.Part, at int, rows []uint32, found []topk.Candidate,
 ) ([]topk.Candidate, error) {
@@ -537,7 +538,11 @@ func (p *Probe) score(
 		}
 		return cmp.Compare(a.Row, b.Row)
 	})
-	return found[:min(p.Need, len(found))], nil
+	n := min(p.Need, len(found))
+	for n > 0 && n < len(found) && found[n].Upper == found[n-1].Upper {
+		n++
+	}
+	return found[:n], nil
 }
 
 // UsesGraphs reports whether the probe searched a graph.
