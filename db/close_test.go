@@ -2,7 +2,6 @@ package db
 
 import (
 	"path/filepath"
-	"sync"
 	"testing"
 	"testing/synctest"
 )
@@ -29,12 +28,8 @@ func closeBesideACall(t *testing.T, vdb *DB) {
 	closed := make(chan error, 1)
 	go func() { closed <- vdb.Close() }()
 	synctest.Wait()
-	for name, lock := range map[string]*sync.Mutex{"CommitMu": &e.CommitMu, "MetaMu": &e.MetaMu, "Mu": &e.Mu} {
-		if lock.TryLock() {
-			lock.Unlock()
-		} else {
-			t.Errorf("Close holds %s while it waits for calls", name)
-		}
+	if held := inspect(vdb).Locked(); len(held) > 0 {
+		t.Errorf("Close holds %v while it waits for calls", held)
 	}
 	select {
 	case err := <-closed:

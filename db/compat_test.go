@@ -25,6 +25,7 @@ import (
 	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/internal/fileformat"
+	"github.com/vecbolt/vecbolt/internal/vfs"
 	"github.com/vecbolt/vecbolt/segment/columns"
 	"github.com/vecbolt/vecbolt/wal"
 )
@@ -440,10 +441,15 @@ func TestNewerVersions(t *testing.T) {
 		"batch": func(t *testing.T, dir string) {
 			// Without compaction, which could leave a segment for Open to sweep.
 			vdb := open(t, dir, &Options{Compaction: Manual})
-			if _, err := vdb.engine.Log.Load().Append([]wal.Record{{Parts: [][]byte{{3, 0, 0}}}}); err != nil {
+			o, last := wal.Options{DB: vdb.engine.Identity}, vdb.engine.Seen()
+			lose(t, vdb)
+			o.FS = must(vfs.Open(dir, nil))
+			defer o.FS.Close()
+			log := must(wal.Create(o, last+1, last))
+			must(log.Append([]wal.Record{{Parts: [][]byte{{3, 0, 0}}}}))
+			if err := log.Close(); err != nil {
 				t.Fatal(err)
 			}
-			lose(t, vdb)
 		},
 		"meta":             func(t *testing.T, dir string) { record(t, dir, "format", func(v []byte) { v[9] = 3 }) },
 		"a record of meta": func(t *testing.T, dir string) { record(t, dir, "state", func(v []byte) { v[0] = 2 }) },

@@ -24,7 +24,6 @@ import (
 	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/internal/vfs"
-	"github.com/vecbolt/vecbolt/segment/columns"
 )
 
 var (
@@ -657,44 +656,6 @@ func TestDerivedFilesFault(t *testing.T) {
 		}
 	}
 	check(t, vdb)
-}
-
-// On a disk that accepts a derived file but cannot read it back, a search builds it in
-// memory and ends.
-func TestDerivedFileIsNeverReadable(t *testing.T) {
-	ctx := t.Context()
-	vdb := open(t, t.TempDir(), &Options{Compaction: Manual})
-	c := collection(t, vdb, "c", Schema{Dim: 2})
-	for i := range 20 {
-		upsert(t, c, Document{ID: fmt.Sprint(i), Vector: []float32{1, float32(i)}, Metadata: Metadata{"i": i}})
-	}
-	if err := vdb.Flush(ctx); err != nil {
-		t.Fatal(err)
-	}
-	made := 0
-	for _, s := range vdb.engine.Segments {
-		cols, parse := s.Cols, s.Cols.Parse
-		cols.Value, cols.Absent = nil, false
-		cols.Parse = func(b []byte) (*columns.Columns, error) {
-			path := filepath.Join(vdb.engine.Dir, cols.Name)
-			if st, err := os.Stat(path); err == nil && len(cols.Maps) > made && st.Size() > 0 {
-				made = len(cols.Maps)
-				if err := os.Truncate(path, 0); err != nil { // the mapping faults from now on
-					return nil, err
-				}
-			}
-			return parse(b)
-		}
-	}
-	for range 3 {
-		res, err := c.Search(ctx, Query{Near: Vector{1, 7}, K: 1, Where: filter.Eq("i", 7)})
-		if err != nil || len(res.Hits) != 1 || res.Hits[0].ID != "7" {
-			t.Fatal(res, err)
-		}
-	}
-	if made != 2 {
-		t.Errorf("could not be read %d times, want 2", made)
-	}
 }
 
 // Foreign files block nothing; leftovers of the database are removed.

@@ -232,9 +232,9 @@ func (w *specimenWriter) shortLog(dir string) {
 	}
 	defer from.Close()
 	defer to.Close()
-	id := w.db.engine.State.DB
+	id := w.db.engine.Identity
 	var log *wal.Log
-	_, err = wal.Replay(wal.Options{FS: from, DB: id}, w.db.engine.State.Applied-1, func(lsn uint64, b []byte) (err error) {
+	_, err = wal.Replay(wal.Options{FS: from, DB: id}, inspect(w.db).State().Applied-1, func(lsn uint64, b []byte) (err error) {
 		if log == nil {
 			log, err = wal.Create(wal.Options{FS: to, DB: id, FileSize: 16 << 10}, lsn, lsn-1)
 		}
@@ -610,18 +610,18 @@ func (p *patient) decode(h hurt) string {
 		}
 	case ext == ".vec":
 		err = fs.ErrNotExist // unless it is a segment of the version
-		for _, s := range db.engine.Cur.Files.Segments {
+		for _, s := range segmentsOf(db) {
 			if s.Name() != h.file {
 				continue
 			}
 			var seg *segment.Segment
-			if seg, err = segment.Open(db.engine.FS, db.engine.State.DB, s.Info); err == nil {
+			if seg, err = segment.Open(db.engine.FS, db.engine.Identity, s.Info); err == nil {
 				err = errors.Join(seg.Verify(context.Background()), seg.Close())
 			}
 		}
 	default:
 		found := false
-		for _, s := range db.engine.Cur.Files.Segments {
+		for _, s := range segmentsOf(db) {
 			for _, d := range s.Derived {
 				if d.File() == h.file {
 					found, err = true, d.Check()
@@ -644,7 +644,7 @@ func (p *patient) decode(h hurt) string {
 // replayed returns the records in the log of a database.
 func replayed(db *DB) (string, error) {
 	var log strings.Builder
-	_, err := wal.Replay(wal.Options{FS: db.engine.FS, DB: db.engine.State.DB}, db.engine.State.Applied, func(lsn uint64, b []byte) error {
+	_, err := wal.Replay(wal.Options{FS: db.engine.FS, DB: db.engine.Identity}, inspect(db).State().Applied, func(lsn uint64, b []byte) error {
 		fmt.Fprintf(&log, "%d %x\n", lsn, codec.CRC(b))
 		return nil
 	})

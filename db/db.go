@@ -163,7 +163,7 @@ func (db *DB) apply(ctx context.Context, b *Batch) (deleted int, err error) {
 	}
 	return db.engine.Exclusively(ctx, func(g *engine.Group) (all []engine.Op, err error) {
 		for _, d := range b.wheres {
-			if all, err = d.appendTo(ctx, all, db.engine.Store, g.Base); err != nil {
+			if all, err = d.appendTo(ctx, all, g.Base); err != nil {
 				return nil, err
 			}
 		}

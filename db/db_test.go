@@ -20,6 +20,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/internal/engine"
+	"github.com/vecbolt/vecbolt/internal/meta"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
@@ -45,6 +46,23 @@ func reopen(t testing.TB, vdb *DB, opts *Options) *DB {
 		t.Fatal(err)
 	}
 	return open(t, vdb.engine.Dir, opts)
+}
+
+// inspect opens the inside of the engine of a database to a test.
+func inspect(vdb *DB) engine.Inspector { return engine.Inspect(vdb.engine) }
+
+// segmentsOf returns the segments of the current version.
+func segmentsOf(vdb *DB) []*engine.OpenSegment {
+	ver := vdb.engine.Current()
+	defer vdb.engine.Drop(ver)
+	return ver.Files.Segments
+}
+
+// storeOf returns the store of the current version.
+func storeOf(vdb *DB) *meta.Store {
+	ver := vdb.engine.Current()
+	defer vdb.engine.Drop(ver)
+	return ver.Files.Store
 }
 
 func collection(t testing.TB, vdb *DB, name string, s Schema) *Collection {

@@ -70,7 +70,8 @@ func TestCheckDeep(t *testing.T) {
 	}
 
 	// The same files with other contents and valid checksums.
-	s := vdb.engine.Cur.Files.Segments[slices.IndexFunc(vdb.engine.Cur.Files.Segments, func(s *engine.OpenSegment) bool { return s.Info.Dim > 0 && s.Info.Rows > 100 })]
+	segments := segmentsOf(vdb)
+	s := segments[slices.IndexFunc(segments, func(s *engine.OpenSegment) bool { return s.Info.Dim > 0 && s.Info.Rows > 100 })]
 	good := readFiles(t, vdb.engine.Dir)
 	replace := func(name string, b []byte) { // by a new file: the old bytes are mapped
 		t.Helper()

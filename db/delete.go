@@ -25,8 +25,7 @@ func (c *Collection) DeleteWhere(ctx context.Context, where filter.Expr) (int, e
 }
 
 // appendTo appends deletes of the documents that match in a version.
-func (d *deletion) appendTo(ctx context.Context, ops []engine.Op, store *meta.Store,
-	ver *engine.Version) ([]engine.Op, error) {
+func (d *deletion) appendTo(ctx context.Context, ops []engine.Op, ver *engine.Version) ([]engine.Op, error) {
 	if !d.bound {
 		var known bool
 		if d.coll, known = ver.Names[d.collection]; !known {
@@ -37,7 +36,7 @@ func (d *deletion) appendTo(ctx context.Context, ops []engine.Op, store *meta.St
 	if v == nil {
 		return nil, errDropped
 	}
-	ids, err := match.IDs(ctx, store, v, d.where)
+	ids, err := match.IDs(ctx, ver.Files.Store, v, d.where)
 	for _, id := range ids {
 		ops = append(ops, engine.Op{Kind: engine.OpDelete, Collection: v.Def.Name, ID: id})
 	}
@@ -68,10 +67,10 @@ func (c *Collection) DeleteFunc(ctx context.Context, where filter.Expr,
 		}
 		where = filter.Simplify(where)
 	}
-	return c.deleteIDs(ctx, func(_ *engine.Group, v *engine.View) ([]string, error) {
+	return c.deleteIDs(ctx, func(g *engine.Group, v *engine.View) ([]string, error) {
 		defer c.db.engine.Within("DeleteFunc")()
 		var ids []string
-		err := match.Visit(ctx, c.db.engine.Store, v, where, func(stored []byte) error {
+		err := match.Visit(ctx, g.Base.Files.Store, v, where, func(stored []byte) error {
 			var d Document
 			if err := d.decode(stored, WithText|WithMetadata); err != nil {
 				return err
@@ -102,7 +101,7 @@ func (c *Collection) DeleteIf(ctx context.Context, ids []string, limit int,
 		seen := make(map[string]bool, len(ids))
 		for part := range slices.Chunk(ids, docsPerTx) {
 			docs := make([]*Document, len(part))
-			err := c.db.engine.Store.View(func(tx *meta.Tx) error {
+			err := g.Base.Read(func(tx *meta.Tx) error {
 				return documentsByID(ctx, g.Base, v, tx, part, WithText|WithMetadata, docs)
 			})
 			if err != nil {

@@ -76,15 +76,15 @@ func retired(t *testing.T, batches int) (dir string) {
 	if err := vdb.engine.Settle(); err != nil {
 		t.Fatal(err)
 	}
-	jobs := vdb.engine.Plan(engine.EveryVictim)
-	if len(jobs) != 1 {
-		t.Fatalf("planned %+v", jobs)
+	merges := inspect(vdb).Merges()
+	if len(merges) != 1 {
+		t.Fatalf("%d merges", len(merges))
 	}
-	if err := vdb.engine.CompactPart(t.Context(), jobs[0]); err != nil {
+	if err := merges[0](t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if len(vdb.engine.State.Obsolete) != 2 {
-		t.Fatalf("obsolete: %v", vdb.engine.State.Obsolete)
+	if obsolete := inspect(vdb).State().Obsolete; len(obsolete) != 2 {
+		t.Fatalf("obsolete: %v", obsolete)
 	}
 	for i := range batches {
 		upsert(t, c, Document{ID: fmt.Sprint("new", i), Vector: []float32{1}})
@@ -202,9 +202,9 @@ func TestCompactionKeepsDeletes(t *testing.T) {
 			flush(t, vdb)
 		}
 	}
-	jobs := vdb.engine.Plan(engine.EveryVictim)
-	if len(jobs) != 1 || len(jobs[0].Victims) != 2 {
-		t.Fatalf("planned %+v", jobs)
+	merges := inspect(vdb).Merges()
+	if len(merges) != 1 || len(segmentsOf(vdb)) != 2 {
+		t.Fatalf("%d merges of %d segments", len(merges), len(segmentsOf(vdb)))
 	}
 	called := false
 	during = func() {
@@ -217,7 +217,7 @@ func TestCompactionKeepsDeletes(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if err := vdb.engine.CompactPart(ctx, jobs[0]); err != nil {
+	if err := merges[0](ctx); err != nil {
 		t.Fatal(err)
 	}
 	if !called {
@@ -371,9 +371,7 @@ func TestPublishSyncsTheLog(t *testing.T) {
 			case op.Kind == vfs.OpSync:
 				delete(dirty, op.Name)
 				if publishing {
-					vdb.engine.Mu.Lock()
-					synced, pinned = true, vdb.engine.Cur.Refs > 1
-					vdb.engine.Mu.Unlock()
+					synced, pinned = true, inspect(vdb).Pinned()
 				}
 			}
 			return nil

@@ -39,7 +39,7 @@ func TestBatchPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got strings.Builder
-	_, err := wal.Replay(wal.Options{FS: vdb.engine.FS, DB: vdb.engine.State.DB}, 0, func(lsn uint64, record []byte) error {
+	_, err := wal.Replay(wal.Options{FS: vdb.engine.FS, DB: vdb.engine.Identity}, 0, func(lsn uint64, record []byte) error {
 		p := &recordPrinter{out: &got, b: record}
 		fmt.Fprintf(&got, "record %d\n", lsn)
 		p.record()

@@ -503,8 +503,8 @@ func TestGraphChurn(t *testing.T) {
 		if err := vdb.Compact(ctx); err != nil {
 			t.Fatal(err)
 		}
-		if files, err := filepath.Glob(filepath.Join(dir, engine.SegDir, "*.graph")); err != nil || len(files) != 1 || len(vdb.engine.Mapped) != 1 {
-			t.Fatalf("%v %v, %d segments are mapped", err, files, len(vdb.engine.Mapped))
+		if files, err := filepath.Glob(filepath.Join(dir, engine.SegDir, "*.graph")); err != nil || len(files) != 1 || inspect(vdb).Mapped() != 1 {
+			t.Fatalf("%v %v, %d segments are mapped", err, files, inspect(vdb).Mapped())
 		}
 	}
 	fresh := collection(t, vdb, "fresh", Schema{Dim: dim, Metric: L2})
@@ -541,33 +541,34 @@ func TestGraphChurn(t *testing.T) {
 	if err := vdb.Flush(ctx); err != nil {
 		t.Fatal(err)
 	}
+	base := inspect(vdb).Base
 	var s *engine.OpenSegment
-	for _, job := range vdb.engine.Plan(engine.EveryVictim) {
-		if err := vdb.engine.CompactPart(ctx, job); err != nil {
+	for _, merge := range inspect(vdb).Merges() {
+		if err := merge(ctx); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, seg := range vdb.engine.Segments {
-		if seg.Base != nil {
+	for _, seg := range segmentsOf(vdb) {
+		if base(seg) != nil {
 			s = seg
 		}
 	}
-	if s == nil || len(vdb.engine.Mapped) != len(vdb.engine.Segments)+1 {
-		t.Fatalf("%d segments are mapped, %d in use, base of %v", len(vdb.engine.Mapped), len(vdb.engine.Segments), s)
+	if s == nil || inspect(vdb).Mapped() != len(segmentsOf(vdb))+1 {
+		t.Fatalf("%d segments are mapped, %d in use, base of %v", inspect(vdb).Mapped(), len(segmentsOf(vdb)), s)
 	}
 	build := func() []byte {
 		var b blocks.Memory
-		if err := vdb.engine.Guard(func() error { return s.Graph.Write(ctx, &b) }); err != nil {
+		if err := inspect(vdb).WriteGraph(ctx, s, &b); err != nil {
 			t.Fatal(err)
 		}
 		return b
 	}
 	upon, anew := build(), build()
-	if s.Base != nil || slices.Equal(upon, anew) {
+	if base(s) != nil || slices.Equal(upon, anew) {
 		t.Error("the base was not used, or not let go")
 	}
-	if len(vdb.engine.Mapped) != len(vdb.engine.Segments) {
-		t.Errorf("%d segments are mapped, %d in use", len(vdb.engine.Mapped), len(vdb.engine.Segments))
+	if inspect(vdb).Mapped() != len(segmentsOf(vdb)) {
+		t.Errorf("%d segments are mapped, %d in use", inspect(vdb).Mapped(), len(segmentsOf(vdb)))
 	}
 	for _, last := range []bool{false, true} {
 		write(rows / 100)
@@ -577,23 +578,23 @@ func TestGraphChurn(t *testing.T) {
 		if _, err := vdb.engine.MakeDerived(ctx, engine.ByCompact, 0); err != nil {
 			t.Fatal(err)
 		}
-		for _, job := range vdb.engine.Plan(engine.EveryVictim) {
-			if err := vdb.engine.CompactPart(ctx, job); err != nil {
+		for _, merge := range inspect(vdb).Merges() {
+			if err := merge(ctx); err != nil {
 				t.Fatal(err)
 			}
 		}
-		for _, seg := range vdb.engine.Segments {
-			if seg.Base != nil {
+		for _, seg := range segmentsOf(vdb) {
+			if base(seg) != nil {
 				s = seg
 			}
 		}
-		if s.Base == nil {
+		if base(s) == nil {
 			t.Fatal("no base")
 		}
 		if last {
 			break
 		}
-		if err := flipBytes(filepath.Join(dir, s.Base.Graph.Name), 4096+64*int64(s.Base.Info.Rows)+100); err != nil {
+		if err := flipBytes(filepath.Join(dir, base(s).Graph.Name), 4096+64*int64(base(s).Info.Rows)+100); err != nil {
 			t.Fatal(err)
 		}
 		if damaged := build(); !slices.Equal(damaged, build()) {
@@ -603,8 +604,8 @@ func TestGraphChurn(t *testing.T) {
 	if err := vdb.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if left, err := filepath.Glob(filepath.Join(dir, engine.SegDir, "*.vec")); err != nil || len(left) != len(vdb.engine.Segments) {
-		t.Errorf("%v %v, want %d", err, left, len(vdb.engine.Segments))
+	if left, err := filepath.Glob(filepath.Join(dir, engine.SegDir, "*.vec")); err != nil || len(left) != len(segmentsOf(vdb)) {
+		t.Errorf("%v %v, want %d", err, left, len(segmentsOf(vdb)))
 	}
 }
 

@@ -224,7 +224,7 @@ func TestInconsistentLog(t *testing.T) {
 	dir := filepath.Join(memDir(t), "db")
 	writeFiles(t, dir, v.files)
 	vdb := open(t, dir, &Options{ReadOnly: true})
-	id, next, coll, num := vdb.engine.State.DB, vdb.engine.Cur.LSN+1, existing(t, vdb, "a").id, vdb.engine.State.NextDoc
+	id, next, coll, num := vdb.engine.Identity, vdb.engine.Seen()+1, existing(t, vdb, "a").id, inspect(vdb).State().NextDoc
 	want := dump(t, existing(t, vdb, "a"))
 	if err := vdb.Close(); err != nil {
 		t.Fatal(err)

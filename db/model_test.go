@@ -522,7 +522,5 @@ func (m *model) Check(t *rapid.T) {
 // abandon makes the next Close leave the files as a killed process would:
 // nothing is flushed and the log stays.
 func (db *DB) abandon() {
-	db.engine.Mu.Lock()
-	defer db.engine.Mu.Unlock()
-	db.engine.Failed = errors.New("abandoned")
+	_ = db.engine.Fail(errors.New("abandoned"))
 }

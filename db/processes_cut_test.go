@@ -412,9 +412,7 @@ func (s *cutSession) leave() {
 	for others, pinned := 1, 1; others > 0 || pinned > 0; runtime.Gosched() {
 		list, err := s.leader.Processes(s.ctx)
 		s.must("list processes", err)
-		s.leader.engine.MetaMu.Lock()
-		others, pinned = len(list)-1, s.leader.engine.Store.Pinned()
-		s.leader.engine.MetaMu.Unlock()
+		others, pinned = len(list)-1, storeOf(s.leader).Pinned()
 		if s.ctx.Err() != nil {
 			s.t.Fatalf("the leader has %d followers and holds %d roots for them", others, pinned)
 		}

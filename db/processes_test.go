@@ -597,7 +597,7 @@ func TestDeleteFuncMisused(t *testing.T) {
 		}
 		n, err := c.DeleteFunc(ctx, nil, func(d *Document) (bool, error) {
 			if vdb == leader {
-				if err := vdb.engine.Store.Rewrite(); err != nil {
+				if err := storeOf(vdb).Rewrite(); err != nil {
 					return false, err
 				}
 			}

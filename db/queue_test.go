@@ -63,9 +63,7 @@ func TestWaitingWriteEndsWithItsContext(t *testing.T) {
 // untilWaiting waits until n writes wait for others.
 func untilWaiting(vdb *DB, n int) {
 	for waiting := 0; waiting < n; runtime.Gosched() {
-		vdb.engine.Queue.Mu.Lock()
-		waiting = len(vdb.engine.Queue.Waiting)
-		vdb.engine.Queue.Mu.Unlock()
+		waiting = inspect(vdb).Waiting()
 	}
 }
 

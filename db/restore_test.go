@@ -154,11 +154,18 @@ func TestRefreshAfterRestore(t *testing.T) {
 	write("red", 2)
 	r := open(t, folder, &Options{ReadOnly: true, Follow: time.Hour})
 	hasColor(t, collectionOf(t, r, "c"), "red", 2)
-	meta := r.engine.Folder.Manifest.Find(engine.MetaName).Path
+	metaPath := func() string {
+		m, _, err := r.engine.Published(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m.Find(engine.MetaName).Path
+	}
+	meta := metaPath()
 	restore(t, backup, dir)
 	write("blue", 3)
 	refresh(t, r)
-	if now := r.engine.Folder.Manifest.Find(engine.MetaName).Path; now != meta {
+	if now := metaPath(); now != meta {
 		t.Fatalf("meta.bolt is another one: %s, %s before", now, meta)
 	}
 	c := collectionOf(t, r, "c")

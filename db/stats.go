@@ -82,7 +82,7 @@ func (db *DB) Stats() (Stats, error) {
 	defer db.engine.Done(ver)
 	s := Stats{
 		Dir: db.engine.Dir, ReadOnly: db.opts.ReadOnly, Sync: db.opts.Sync.String(), Kernels: simd.Name(),
-		Batches: ver.LSN, Flushed: ver.Applied, HeadBytes: ver.HeadBytes,
+		Batches: ver.LSN, Flushed: ver.Applied, HeadBytes: ver.HeadBytes, Versions: db.engine.VersionsInUse(),
 		Collections: []CollectionStats{},
 	}
 	if err := cmp.Or(db.engine.Err(), db.member.Present()); err != nil {
@@ -96,9 +96,6 @@ func (db *DB) Stats() (Stats, error) {
 	if r, ok := db.engine.Replica(); ok {
 		s.Replica = (*ReplicaStats)(&r)
 	}
-	db.engine.Mu.Lock()
-	s.Versions = len(db.engine.Live)
-	db.engine.Mu.Unlock()
 	for _, v := range ver.SortedViews() {
 		for _, p := range v.Parts {
 			if p.Segment != nil {

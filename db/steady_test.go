@@ -370,7 +370,7 @@ func TestCompactSettled(t *testing.T) {
 				t.Fatalf("again in %v, %v", next, err)
 			}
 			var sizes []int
-			for _, s := range vdb.engine.Segments {
+			for _, s := range segmentsOf(vdb) {
 				sizes = append(sizes, s.Info.Rows)
 			}
 			if slices.Sort(sizes); !slices.Equal(sizes, test.want) {

@@ -32,7 +32,7 @@ func (t *TextIndex) engine() *engine.TextIndex { return (*engine.TextIndex)(t).C
 // SetText changes the full-text index of the collection; nil drops it. The new
 // index is built in the background; a query that needs it earlier waits for it.
 func (c *Collection) SetText(ctx context.Context, t *TextIndex) error {
-	defer c.db.engine.Background.WakeCompact()
+	defer c.db.engine.WakeCompact()
 	return c.wrap("set text index", c.change(ctx, func(g *engine.Group, v *engine.View) ([]engine.Op, error) {
 		def := *v.Def
 		def.Schema.Text = t.engine()

@@ -68,7 +68,7 @@ func BenchmarkText(b *testing.B) {
 			b.Fatal(err)
 		}
 		var size int64
-		for _, s := range vdb.engine.Segments {
+		for _, s := range segmentsOf(vdb) {
 			n, err := vdb.engine.FS.Size(s.Terms.File())
 			if err != nil {
 				b.Fatal(err)

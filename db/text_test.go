@@ -747,9 +747,7 @@ func TestTextDamage(t *testing.T) {
 	check(t, vdb)
 
 	// An intact file with other content.
-	var s *engine.OpenSegment
-	for _, s = range vdb.engine.Segments {
-	}
+	s := segmentsOf(vdb)[0]
 	a := vdb.engine.Analysis(s.Info.Collection)
 	x := a.Indexer()
 	for range s.Info.Rows {
@@ -783,9 +781,7 @@ func TestIndexOfAnotherAnalysis(t *testing.T) {
 		}
 	}
 	find(c)
-	var s *engine.OpenSegment
-	for _, s = range vdb.engine.Segments {
-	}
+	s := segmentsOf(vdb)[0]
 	x := vdb.engine.Analysis(s.Info.Collection).Indexer()
 	for range s.Info.Rows {
 		x.Index.Add([]text.Token{{Term: "co\u00adoper"}})

@@ -122,9 +122,9 @@ func TestDropDuringCompact(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	jobs := vdb.engine.Plan(engine.EveryVictim)
-	if len(jobs) != 1 || len(jobs[0].Victims) != 2 {
-		t.Fatalf("planned %+v", jobs)
+	merges := inspect(vdb).Merges()
+	if len(merges) != 1 || len(segmentsOf(vdb)) != 2 {
+		t.Fatalf("%d merges of %d segments", len(merges), len(segmentsOf(vdb)))
 	}
 	if err := vdb.Drop(ctx, "c"); err != nil {
 		t.Fatal(err)
@@ -132,7 +132,7 @@ func TestDropDuringCompact(t *testing.T) {
 	if err := vdb.Flush(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if err := vdb.engine.CompactPart(ctx, jobs[0]); err != nil {
+	if err := merges[0](ctx); err != nil {
 		t.Fatal(err)
 	}
 	check(t, vdb)

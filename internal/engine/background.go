@@ -37,7 +37,7 @@ func (b *background) start(e *Engine) {
 	b.flush, b.compact, b.derive = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1)
 	b.idle, b.code, b.settled = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1)
 	b.sketch, b.tidy = make(chan struct{}, 1), make(chan struct{}, 1)
-	if e.Folder != nil && e.Opts.Follow > 0 {
+	if e.folder != nil && e.Opts.Follow > 0 {
 		b.group.Go(SegDir, func() error {
 			e.follow(b.stopped)
 			return nil
@@ -51,9 +51,9 @@ func (b *background) start(e *Engine) {
 // lead starts the work of the process that writes the files.
 func (b *background) lead(e *Engine) {
 	lost, end := context.WithCancel(b.stopped)
-	e.Mu.Lock()
+	e.mu.Lock()
 	b.lost, b.endWork = lost, end
-	e.Mu.Unlock()
+	e.mu.Unlock()
 	b.serve(e, b.flush, "flush", func() error { return e.flushFrozen() })
 	if e.Opts.Compaction {
 		given := e.givingWay(lost)
@@ -79,7 +79,7 @@ func (b *background) lead(e *Engine) {
 		b.serve(e, b.tidy, "removal of segments", later(b.tidy, func() (time.Duration, error) {
 			return e.Tidy(e.Opts.Settle)
 		}))
-		b.WakeCompact()
+		wake(b.compact)
 	}
 	if e.Opts.SyncEvery > 0 {
 		b.work.Go(WALDir, func() error {
@@ -156,8 +156,8 @@ func (e *Engine) record(name string, err error) {
 	if err != nil {
 		err = fmt.Errorf("%s: %w", name, Translate(err))
 	}
-	e.Mu.Lock()
-	defer e.Mu.Unlock()
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	if err == nil {
 		delete(e.failures, name)
 		return
@@ -170,8 +170,8 @@ func (e *Engine) record(name string, err error) {
 
 // BackgroundErr returns the errors of background work, sorted by the name of the work.
 func (e *Engine) BackgroundErr() error {
-	e.Mu.Lock()
-	defer e.Mu.Unlock()
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(e.failures)) {
 		errs = append(errs, e.failures[name])
@@ -189,7 +189,7 @@ func (b *background) syncEvery(e *Engine) error {
 		case <-lost.Done():
 			return nil
 		case <-ticker.C:
-			if err := e.Log.Load().Sync(); err != nil {
+			if err := e.log.Load().Sync(); err != nil {
 				return err
 			}
 		}
@@ -211,14 +211,16 @@ func (b *background) endLead() {
 
 // leading returns a context that ends with the lead of this process.
 func (e *Engine) leading() context.Context {
-	e.Mu.Lock()
-	defer e.Mu.Unlock()
-	return e.Background.lost
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.background.lost
 }
 
-func (b *background) wakeFlush()   { wake(b.flush) }
-func (b *background) WakeCompact() { wake(b.compact) }
-func (b *background) wakeDerive()  { wake(b.derive) }
+func (b *background) wakeFlush()  { wake(b.flush) }
+func (b *background) wakeDerive() { wake(b.derive) }
+
+// WakeCompact makes the background look for segments to merge, and for derived files to make.
+func (e *Engine) WakeCompact() { wake(e.background.compact) }
 
 // wake signals a goroutine. The channel holds one signal, so several wakes cause one run.
 func wake(c chan<- struct{}) {

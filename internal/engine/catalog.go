@@ -14,7 +14,7 @@ func (e *Engine) Define(ctx context.Context, name string, s Schema, metadata map
 	if err := ValidateName(name); err != nil {
 		return nil, err
 	}
-	if err := s.Validate(name); err != nil {
+	if err := s.validate(name); err != nil {
 		return nil, err
 	}
 	if err := s.Lineage.validate(name); err != nil {
@@ -56,7 +56,7 @@ func (e *Engine) Define(ctx context.Context, name string, s Schema, metadata map
 		return nil, err
 	}
 	if s.Text != nil {
-		e.Background.WakeCompact() // segments lack the new index
+		e.WakeCompact() // segments lack the new index
 	}
 	return def, nil
 }

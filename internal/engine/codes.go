@@ -25,10 +25,10 @@ func (e *Engine) codesOf(s *OpenSegment) *Derived[codes.Codes] {
 	ident := s.CodesIdent()
 	return &Derived[codes.Codes]{
 		engine: e, Name: derivedName(s.Info.ID, "codes"), when: ByClose,
-		Parse:  func(b []byte) (*codes.Codes, error) { return codes.Parse(b, ident) },
+		parse:  func(b []byte) (*codes.Codes, error) { return codes.Parse(b, ident) },
 		verify: (*codes.Codes).Verify,
 		deep:   s.compareCodes,
-		Write: func(ctx context.Context, w io.WriterAt) error {
+		write: func(ctx context.Context, w io.WriterAt) error {
 			yield, write := yielderOf(ctx), codes.Write
 			if s.index() == IndexSmall {
 				write = codes.WriteSmall

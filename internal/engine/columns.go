@@ -15,8 +15,8 @@ import (
 func (e *Engine) columnsOf(s *OpenSegment) *Derived[columns.Columns] {
 	return &Derived[columns.Columns]{
 		engine: e, Name: derivedName(s.Info.ID, "cols"), when: onDemand,
-		Parse: func(b []byte) (*columns.Columns, error) { return columns.Parse(b, s.ColumnsIdent()) },
-		Write: func(ctx context.Context, w io.WriterAt) error {
+		parse: func(b []byte) (*columns.Columns, error) { return columns.Parse(b, s.ColumnsIdent()) },
+		write: func(ctx context.Context, w io.WriterAt) error {
 			b, err := s.gatherColumns(ctx)
 			if err == nil {
 				err = s.writeColumns(w, b)

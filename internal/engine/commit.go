@@ -40,22 +40,22 @@ func (e *Engine) Submit(id RequestID, ops []Op, size int, sync bool, done func(d
 		done(0, errDeposed) // its follower asks the new leader
 		return
 	}
-	q := &e.Queue
-	q.Mu.Lock()
-	defer q.Mu.Unlock()
-	q.Waiting = append(q.Waiting, &request{id: id, ops: ops, size: size, sync: sync, done: done})
+	q := &e.queue
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.waiting = append(q.waiting, &request{id: id, ops: ops, size: size, sync: sync, done: done})
 }
 
 // CommitSubmitted commits one group of requests, unless somebody is about to do so.
 func (e *Engine) CommitSubmitted() {
-	q := &e.Queue
-	q.Mu.Lock()
-	if q.committing || len(q.Waiting) == 0 {
-		q.Mu.Unlock()
+	q := &e.queue
+	q.mu.Lock()
+	if q.committing || len(q.waiting) == 0 {
+		q.mu.Unlock()
 		return
 	}
 	q.committing = true
-	q.Mu.Unlock()
+	q.mu.Unlock()
 	e.commitNext(nil)
 }
 
@@ -93,8 +93,8 @@ type request struct {
 // processes write, the observer commits instead, because it reads all requests that have arrived
 // before: its groups are larger.
 type commitQueue struct {
-	Mu         sync.Mutex
-	Waiting    []*request
+	mu         sync.Mutex
+	waiting    []*request
 	committing bool // a request has the turn
 	many       bool // several goroutines of this process write
 }
@@ -171,12 +171,12 @@ func (e *Engine) askOutcome(ctx context.Context, r *request, seen uint64) (appli
 // keep others waiting for ever.
 func (e *Engine) enqueue(ctx context.Context, r *request) error {
 	r.turn = make(chan bool, 1)
-	q, o := &e.Queue, e.observer()
-	q.Mu.Lock()
-	q.Waiting = append(q.Waiting, r)
+	q, o := &e.queue, e.observer()
+	q.mu.Lock()
+	q.waiting = append(q.waiting, r)
 	turn := !q.committing && !r.left(o)
 	q.committing = q.committing || turn
-	q.Mu.Unlock()
+	q.mu.Unlock()
 	for {
 		if !turn {
 			var err error
@@ -199,14 +199,14 @@ func (q *commitQueue) await(ctx context.Context, r *request) (turn bool, err err
 		return turn, nil
 	case <-ctx.Done():
 	}
-	q.Mu.Lock()
-	at := slices.Index(q.Waiting, r)
+	q.mu.Lock()
+	at := slices.Index(q.waiting, r)
 	if at < 0 || len(r.turn) > 0 {
-		q.Mu.Unlock()
+		q.mu.Unlock()
 		return <-r.turn, nil
 	}
-	q.Waiting = slices.Concat(q.Waiting[:at], q.Waiting[at+1:]) // a group shares the memory of the old one
-	q.Mu.Unlock()
+	q.waiting = slices.Concat(q.waiting[:at], q.waiting[at+1:]) // a group shares the memory of the old one
+	q.mu.Unlock()
 	return false, fmt.Errorf("%w: it waited for other writes, and has written nothing", ctx.Err())
 }
 
@@ -219,9 +219,9 @@ func (r *request) left(o Observer) bool {
 // for a single request. To yield wakes another thread, so a lonely writer does not.
 func (q *commitQueue) gather() {
 	for before := 0; ; runtime.Gosched() {
-		q.Mu.Lock()
-		n, many := len(q.Waiting), q.many
-		q.Mu.Unlock()
+		q.mu.Lock()
+		n, many := len(q.waiting), q.many
+		q.mu.Unlock()
 		if n == before || !many {
 			return
 		}
@@ -232,24 +232,24 @@ func (q *commitQueue) gather() {
 // commitNext commits one group and passes the turn of r on. It reports whether r was in the group;
 // r is nil if the observer commits.
 func (e *Engine) commitNext(r *request) (included bool) {
-	q := &e.Queue
+	q := &e.queue
 	q.gather()
-	q.Mu.Lock()
+	q.mu.Lock()
 	n, size := 0, 0
-	for n < len(q.Waiting) && (n == 0 || size+q.Waiting[n].size <= maxGroupBytes) {
-		alone := q.Waiting[n].decide != nil
-		if alone && (n > 0 || q.Waiting[n] != r) { // it decides on its own goroutine
+	for n < len(q.waiting) && (n == 0 || size+q.waiting[n].size <= maxGroupBytes) {
+		alone := q.waiting[n].decide != nil
+		if alone && (n > 0 || q.waiting[n] != r) { // it decides on its own goroutine
 			break
 		}
-		size += q.Waiting[n].size
+		size += q.waiting[n].size
 		n++
 		if alone {
 			break
 		}
 	}
-	group := q.Waiting[:n:n]
-	q.Waiting = q.Waiting[n:]
-	q.Mu.Unlock()
+	group := q.waiting[:n:n]
+	q.waiting = q.waiting[n:]
+	q.mu.Unlock()
 
 	defer e.handOver(r, group) // also when a panic or Goexit ends this goroutine
 	if n == 0 {
@@ -261,7 +261,7 @@ func (e *Engine) commitNext(r *request) (included bool) {
 
 // handOver passes on the turn of r after the commit of a group, and answers its members.
 func (e *Engine) handOver(r *request, group []*request) {
-	e.Queue.passOn(group, e.observer())
+	e.queue.passOn(group, e.observer())
 	woken := false
 	for _, member := range group {
 		switch {
@@ -281,10 +281,10 @@ func (e *Engine) handOver(r *request, group []*request) {
 
 // passOn gives the turn to the first request that waits, or to the observer.
 func (q *commitQueue) passOn(group []*request, o Observer) {
-	q.Mu.Lock()
-	defer q.Mu.Unlock()
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	writers := 0
-	for _, requests := range [][]*request{group, q.Waiting} {
+	for _, requests := range [][]*request{group, q.waiting} {
 		for _, r := range requests {
 			if r.done == nil {
 				writers++
@@ -292,12 +292,12 @@ func (q *commitQueue) passOn(group []*request, o Observer) {
 		}
 	}
 	q.many = writers > 1
-	if len(q.Waiting) == 0 {
-		q.Waiting = nil
+	if len(q.waiting) == 0 {
+		q.waiting = nil
 		q.committing = false
 		return
 	}
-	first := q.Waiting[0]
+	first := q.waiting[0]
 	q.committing = !first.left(o) && first.done == nil
 	if q.committing {
 		first.turn <- true
@@ -310,8 +310,8 @@ var errAbandoned = errors.New("the writing goroutine ended during the commit")
 // commitGroup is the write path: resolve, log, sync, apply, publish. A panic becomes the error of
 // the whole group: its requests wait for the outcome, and each of them may have caused the panic.
 func (e *Engine) commitGroup(requests []*request) {
-	e.CommitMu.Lock()
-	defer e.CommitMu.Unlock()
+	e.commitMu.Lock()
+	defer e.commitMu.Unlock()
 	err, logged := errAbandoned, false
 	defer func() {
 		if err != nil && logged {
@@ -343,16 +343,12 @@ func (e *Engine) commitLocked(requests []*request, logged *bool) error {
 		return err
 	}
 	strict := slices.ContainsFunc(requests, func(r *request) bool { return r.sync })
-	log := e.Log.Load()
+	log := e.log.Load()
 	if len(records) == 0 {
 		if !strict {
 			return nil
 		}
-		// What a request found done already may be unsynced, such as a delete of another process.
-		if err := log.Sync(); err != nil {
-			return e.Fail(err)
-		}
-		return nil
+		return e.SyncLog() // a delete that a request found done, by another process, may be unsynced
 	}
 	*logged = true
 	last, err := log.Append(records)
@@ -377,7 +373,7 @@ func (e *Engine) commitLocked(requests []*request, logged *bool) error {
 		*logged = false
 		return err
 	}
-	e.Active.logged += wal.GroupSize(records)
+	e.head.logged += wal.GroupSize(records)
 	err = e.Guard(func() error {
 		lsn := last - uint64(len(records))
 		for _, r := range requests {
@@ -401,6 +397,15 @@ func (e *Engine) commitLocked(requests []*request, logged *bool) error {
 			}
 		}
 		o.Committed(last+1-uint64(len(records)), records, replaced)
+	}
+	return nil
+}
+
+// SyncLog makes the batches in the log durable, whatever Options say about writes. After an error
+// the database is read-only until it is reopened. Only a leader has a log.
+func (e *Engine) SyncLog() error {
+	if err := e.log.Load().Sync(); err != nil {
+		return e.Fail(err)
 	}
 	return nil
 }
@@ -475,7 +480,7 @@ type docKey struct {
 	id   string
 }
 
-// newGroup must be called, and the group used, with CommitMu held.
+// newGroup must be called, and the group used, with commitMu held.
 func newGroup(e *Engine) *Group {
 	return &Group{
 		engine: e, Base: e.tip(), nextNum: e.nextNum, NextID: e.nextColl,
@@ -713,7 +718,7 @@ func (g *Group) apply(ops []Op) {
 
 // addToHead adds a resolved write to the head.
 func (g *Group) addToHead(o *Op) {
-	h := g.engine.Active
+	h := g.engine.head
 	switch o.Kind {
 	case OpDefine:
 		h.coll(o.Coll) // so that the flush includes the collection
@@ -723,7 +728,7 @@ func (g *Group) addToHead(o *Op) {
 		h.put(o.Coll, o)
 	case OpDelete:
 		h.coll(o.Coll).record(o.ID, 0)
-		h.Bytes += int64(len(o.ID)) + entryOverhead
+		h.bytes += int64(len(o.ID)) + entryOverhead
 	}
 }
 
@@ -742,7 +747,7 @@ func (g *Group) publish(lsn uint64) {
 			if older := e.shared.received.frozen; g.kept && older != nil {
 				v.refresh(older.colls[id])
 			}
-			v.refresh(e.Active.colls[id])
+			v.refresh(e.head.colls[id])
 			v.kill(g.kills[id])
 			next.Views[id] = v
 		}
@@ -757,7 +762,7 @@ func (g *Group) publish(lsn uint64) {
 	}
 	e.publish(next)
 	if indexed {
-		e.Background.wakeDerive()
+		e.background.wakeDerive()
 	}
 }
 

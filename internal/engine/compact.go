@@ -35,42 +35,42 @@ func (e *Engine) Compact(ctx context.Context) error {
 	switch {
 	case !errors.Is(err, context.Canceled) || lost.Err() == nil:
 		return err
-	case e.Background.stopped.Err() != nil:
+	case e.background.stopped.Err() != nil:
 		return ErrClosed
 	}
 	return errDeposed
 }
 
 func (e *Engine) compactAll(ctx context.Context) error {
-	e.Mu.Lock()
+	e.mu.Lock()
 	e.compacts++
 	if e.stopBuilding != nil {
 		e.stopBuilding()
 	}
-	e.Mu.Unlock()
+	e.mu.Unlock()
 	e.compactMu.Lock()
 	defer e.compactMu.Unlock()
-	e.Mu.Lock()
+	e.mu.Lock()
 	e.compacts--
-	e.Mu.Unlock()
+	e.mu.Unlock()
 	if err := e.Settle(); err != nil {
 		return err
 	}
 	progress := ProgressOf(ctx)
 	ctx = progress.with(ctx)
-	plan := e.Plan(EveryVictim)
+	plan := e.plan(everyVictim)
 	for _, c := range plan {
 		progress.Expect(c.rows())
 	}
 	for _, c := range plan {
-		if err := e.CompactPart(ctx, c); err != nil {
+		if err := e.compactPart(ctx, c); err != nil {
 			return err
 		}
 		progress.Add(c.rows())
 	}
-	if file, free := e.Store.Size(); free > 1<<20 && free > file/8 {
+	if file, free := e.store.Size(); free > 1<<20 && free > file/8 {
 		err := e.rewriteMeta()
-		if noSpace(err) && e.Store.Usable() {
+		if noSpace(err) && e.store.Usable() {
 			return err // meta.bolt is unchanged
 		}
 		if err != nil {
@@ -83,9 +83,9 @@ func (e *Engine) compactAll(ctx context.Context) error {
 	if err := e.renewDerived(ctx); err != nil {
 		return err
 	}
-	e.MetaMu.Lock()
-	rest := len(e.State.Obsolete) > 0 // segments whose graphs were reused by MakeDerived
-	e.MetaMu.Unlock()
+	e.metaMu.Lock()
+	rest := len(e.state.Obsolete) > 0 // segments whose graphs were reused by MakeDerived
+	e.metaMu.Unlock()
 	if rest {
 		return e.Settle()
 	}
@@ -93,12 +93,12 @@ func (e *Engine) compactAll(ctx context.Context) error {
 }
 
 func (e *Engine) rewriteMeta() error {
-	e.MetaMu.Lock()
-	defer e.MetaMu.Unlock()
+	e.metaMu.Lock()
+	defer e.metaMu.Unlock()
 	if err := errors.Join(e.mayWrite(), e.fenced()); err != nil {
 		return err
 	}
-	if err := e.Store.Rewrite(); err != nil {
+	if err := e.store.Rewrite(); err != nil {
 		return err
 	}
 	e.announce()
@@ -109,14 +109,14 @@ func (e *Engine) rewriteMeta() error {
 func (e *Engine) CompactSome(ctx context.Context) error {
 	e.compactMu.Lock()
 	defer e.compactMu.Unlock()
-	defer e.Background.wakeDerive()
+	defer e.background.wakeDerive()
 	for {
-		jobs := e.Plan(worthwhileVictims)
+		jobs := e.plan(worthwhileVictims)
 		if len(jobs) == 0 || e.Err() != nil {
 			return nil
 		}
 		jobs[0].whole = true
-		if err := e.CompactPart(ctx, jobs[0]); err != nil {
+		if err := e.compactPart(ctx, jobs[0]); err != nil {
 			return err
 		}
 	}
@@ -126,7 +126,7 @@ func (e *Engine) CompactSome(ctx context.Context) error {
 type compaction struct {
 	coll    uint32
 	dim     int
-	Victims []victim
+	victims []victim
 	// whole says that the new segment gets the codes and the graph that most of its rows had before
 	// it takes the place of the victims. Otherwise searches would scan them in full for a while.
 	whole bool
@@ -142,16 +142,16 @@ type victim struct {
 
 func (v victim) live() int { return v.Info.Rows - v.dead.Count() }
 
-// Plan lists the compactions of the segments that choose selects.
-func (e *Engine) Plan(choose func([]victim) []victim) []compaction {
-	e.MetaMu.Lock()
-	defer e.MetaMu.Unlock()
+// plan lists the compactions of the segments that choose selects.
+func (e *Engine) plan(choose func([]victim) []victim) []compaction {
+	e.metaMu.Lock()
+	defer e.metaMu.Unlock()
 	type key struct {
 		coll uint32
 		dim  int
 	}
 	groups := map[key][]victim{}
-	for _, s := range e.Segments {
+	for _, s := range e.segments {
 		k := key{s.Info.Collection, s.Info.Dim}
 		groups[k] = append(groups[k], victim{s, s.dead})
 	}
@@ -159,14 +159,14 @@ func (e *Engine) Plan(choose func([]victim) []victim) []compaction {
 	for k, group := range groups {
 		slices.SortFunc(group, func(a, b victim) int { return a.Info.Rows - b.Info.Rows })
 		if victims := choose(group); len(victims) > 0 {
-			jobs = append(jobs, compaction{coll: k.coll, dim: k.dim, Victims: victims})
+			jobs = append(jobs, compaction{coll: k.coll, dim: k.dim, victims: victims})
 		}
 	}
 	return jobs
 }
 
-// EveryVictim chooses every segment that frees space or can be merged with others.
-func EveryVictim(group []victim) []victim {
+// everyVictim chooses every segment that frees space or can be merged with others.
+func everyVictim(group []victim) []victim {
 	victims := slices.DeleteFunc(slices.Clone(group), func(v victim) bool {
 		return v.dead.Count() == 0 && v.Info.Size >= wholeBytes
 	})
@@ -205,10 +205,10 @@ func (e *Engine) CompactSettled(ctx context.Context, age time.Duration) (next ti
 	defer e.compactMu.Unlock()
 	for e.Err() == nil {
 		start := time.Now()
-		jobs := e.Plan(func(group []victim) []victim { return strayVictims(group, age) })
+		jobs := e.plan(func(group []victim) []victim { return strayVictims(group, age) })
 		all := len(jobs) == 0
 		if all {
-			if jobs = e.Plan(func(group []victim) []victim { return idleVictims(group, age) }); len(jobs) == 0 {
+			if jobs = e.plan(func(group []victim) []victim { return idleVictims(group, age) }); len(jobs) == 0 {
 				return 0, nil
 			}
 			if wait := e.untilIdle(age); wait > 0 {
@@ -216,13 +216,13 @@ func (e *Engine) CompactSettled(ctx context.Context, age time.Duration) (next ti
 			}
 		}
 		jobs[0].whole = true
-		if err := e.CompactPart(ctx, jobs[0]); err != nil {
+		if err := e.compactPart(ctx, jobs[0]); err != nil {
 			return 0, err
 		}
 		if all {
 			e.rest(time.Since(start))
 		}
-		e.Background.wakeDerive()
+		e.background.wakeDerive()
 	}
 	return 0, nil
 }
@@ -289,8 +289,8 @@ func (e *Engine) rest(took time.Duration) { e.rested = time.Now().Add(restFactor
 // untilIdle returns the time until idleVictims may be merged, 0 or less if that is now. compactMu
 // is held.
 func (e *Engine) untilIdle(age time.Duration) time.Duration {
-	e.CommitMu.Lock()
-	defer e.CommitMu.Unlock()
+	e.commitMu.Lock()
+	defer e.commitMu.Unlock()
 	return max(age-time.Since(e.lastWrite), time.Until(e.rested))
 }
 
@@ -320,20 +320,20 @@ func idleVictims(group []victim, age time.Duration) []victim {
 
 // rows returns the number of rows that the compaction reads.
 func (c *compaction) rows() (n int64) {
-	for _, v := range c.Victims {
+	for _, v := range c.victims {
 		n += int64(v.Info.Rows)
 	}
 	return n
 }
 
-// CompactPart runs one compaction. compactMu is held.
-func (e *Engine) CompactPart(ctx context.Context, c compaction) error {
+// compactPart runs one compaction. compactMu is held.
+func (e *Engine) compactPart(ctx context.Context, c compaction) error {
 	start := time.Now()
 	e.removeLitter()
 	defer e.Drop(e.Current()) // keeps the victims mapped
-	e.MetaMu.Lock()
+	e.metaMu.Lock()
 	there := e.haveVictims(c) // a dropped victim may already be unmapped
-	e.MetaMu.Unlock()
+	e.metaMu.Unlock()
 	if !there {
 		return nil
 	}
@@ -354,14 +354,14 @@ func (e *Engine) CompactPart(ctx context.Context, c compaction) error {
 			e.removeSegment(fresh.Info.ID)
 		}
 	}()
-	e.MetaMu.Lock()
-	defer e.MetaMu.Unlock()
+	e.metaMu.Lock()
+	defer e.metaMu.Unlock()
 	if !e.haveVictims(c) {
 		return nil
 	}
 	var dead *bitset.Cow
 	err = e.Guard(func() error {
-		for _, v := range c.Victims {
+		for _, v := range c.victims {
 			dead = carryOver(dead, v, v.OpenSegment.dead, fresh)
 		}
 		return nil
@@ -370,7 +370,7 @@ func (e *Engine) CompactPart(ctx context.Context, c compaction) error {
 		return err
 	}
 	err = e.commitMeta(nil, func(tx *meta.Tx) error {
-		for _, v := range c.Victims {
+		for _, v := range c.victims {
 			if err := e.retire(tx, v.Info.ID); err != nil {
 				return err
 			}
@@ -391,20 +391,20 @@ func (e *Engine) CompactPart(ctx context.Context, c compaction) error {
 	done = true
 	if fresh != nil {
 		fresh.dead = dead
-		e.Segments[fresh.Info.ID] = fresh
+		e.segments[fresh.Info.ID] = fresh
 	}
 	if err := e.Guard(func() error { return e.publishCompaction(c, fresh) }); err != nil {
 		return e.Fail(err) // meta.bolt is ahead of the state in memory
 	}
-	e.Opts.Logger.Info("compacted", "collection", c.coll, "segments", len(c.Victims), "took", time.Since(start))
+	e.Opts.Logger.Info("compacted", "collection", c.coll, "segments", len(c.victims), "took", time.Since(start))
 	return nil
 }
 
 // haveVictims reports whether all victims are still in the database: a dropped collection takes its
-// segments with it. MetaMu is held.
+// segments with it. metaMu is held.
 func (e *Engine) haveVictims(c compaction) bool {
-	for _, v := range c.Victims {
-		if e.Segments[v.Info.ID] != v.OpenSegment {
+	for _, v := range c.victims {
+		if e.segments[v.Info.ID] != v.OpenSegment {
 			return false
 		}
 	}
@@ -431,14 +431,14 @@ func carryOver(dead *bitset.Cow, v victim, now *bitset.Cow, fresh *OpenSegment) 
 }
 
 func (e *Engine) publishCompaction(c compaction, fresh *OpenSegment) error {
-	e.CommitMu.Lock()
-	defer e.CommitMu.Unlock()
-	next := e.Cur.successor()
-	next.Files = newFileSet(e.Store, &e.ids, e.Segments)
+	e.commitMu.Lock()
+	defer e.commitMu.Unlock()
+	next := e.cur.successor()
+	next.Files = newFileSet(e.store, &e.ids, e.segments)
 	if v := next.Views[c.coll]; v != nil {
 		v = v.clone()
 		var dead *bitset.Cow
-		for _, victim := range c.Victims {
+		for _, victim := range c.victims {
 			for _, p := range v.Parts {
 				if p.Segment == victim.OpenSegment {
 					dead = carryOver(dead, victim, p.Dead, fresh)
@@ -446,7 +446,7 @@ func (e *Engine) publishCompaction(c compaction, fresh *OpenSegment) error {
 			}
 		}
 		v.Parts = slices.DeleteFunc(v.Parts, func(p *Part) bool {
-			return slices.ContainsFunc(c.Victims, func(v victim) bool { return v.OpenSegment == p.Segment })
+			return slices.ContainsFunc(c.victims, func(v victim) bool { return v.OpenSegment == p.Segment })
 		})
 		if fresh != nil {
 			v.Parts = append(v.Parts, fresh.part(dead))
@@ -460,44 +460,44 @@ func (e *Engine) publishCompaction(c compaction, fresh *OpenSegment) error {
 // merge writes the new segment in order of DocNum. It returns nil if no row is left.
 func (e *Engine) merge(ctx context.Context, c compaction) (*OpenSegment, error) {
 	rows := 0
-	for _, v := range c.Victims {
+	for _, v := range c.victims {
 		rows += v.live()
 	}
 	if rows == 0 {
 		return nil, nil
 	}
-	m := merger{ctx: ctx, docs: mergedDigest(c.Victims), cols: columns.NewBuilder(), dim: c.dim,
+	m := merger{ctx: ctx, docs: mergedDigest(c.victims), cols: columns.NewBuilder(), dim: c.dim,
 		moved: map[*OpenSegment][]uint32{}}
 	a := e.Analysis(c.coll)
-	base := graphBase(c.Victims, rows)
-	for _, v := range c.Victims {
+	base := graphBase(c.victims, rows)
+	for _, v := range c.victims {
 		if a != nil || v.OpenSegment == base {
 			m.moved[v.OpenSegment] = slices.Repeat([]uint32{terms.Dropped}, v.Info.Rows)
 		}
 	}
 	newID := func() uint64 {
-		e.MetaMu.Lock()
-		defer e.MetaMu.Unlock()
+		e.metaMu.Lock()
+		defer e.metaMu.Unlock()
 		return e.newSegmentID()
 	}
-	return e.createSegment(newID, c.coll, c.dim, c.Victims[0].metric, func(w *segment.Writer) ([16]byte, error) {
+	return e.createSegment(newID, c.coll, c.dim, c.victims[0].metric, func(w *segment.Writer) ([16]byte, error) {
 		m.w = w
-		err := m.Run(c.Victims)
+		err := m.run(c.victims)
 		return m.docs.sum(), err
 	}, func(s *OpenSegment) {
 		s.keepColumns(m.cols)
-		s.made = newest(c.Victims)
-		for _, v := range c.Victims { // the queries stay as they are
+		s.made = newest(c.victims)
+		for _, v := range c.victims { // the queries stay as they are
 			s.Raised.Store(max(s.Raised.Load(), v.Raised.Load()))
 		}
 		if s.Graph != nil && base != nil {
 			e.keepBase(s, base, m.moved[base])
 		}
 		if a != nil {
-			m.keepTerms(s, a, c.Victims)
+			m.keepTerms(s, a, c.victims)
 		}
 		if c.whole {
-			e.keepServing(ctx, s, c.Victims, rows)
+			e.keepServing(ctx, s, c.victims, rows)
 		}
 	})
 }
@@ -527,10 +527,10 @@ func (e *Engine) keepServing(ctx context.Context, s *OpenSegment, victims []vict
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	e.Mu.Lock()
+	e.mu.Lock()
 	e.stopBuilding = cancel
 	wanted := e.compacts > 0
-	e.Mu.Unlock()
+	e.mu.Unlock()
 	if wanted {
 		return
 	}
@@ -575,7 +575,7 @@ type cursor struct {
 	row  int
 }
 
-func (m *merger) Run(victims []victim) error {
+func (m *merger) run(victims []victim) error {
 	var sources []*cursor
 	for _, v := range victims {
 		sources = append(sources, &cursor{victim: v, nums: v.DocNums()})

@@ -35,7 +35,7 @@ func (d *Derived[T]) OnDisk(fn func(*T) error) error {
 		return err
 	}
 	defer m.Close()
-	v, err := d.Parse(m.Bytes())
+	v, err := d.parse(m.Bytes())
 	if err != nil {
 		return nil
 	}

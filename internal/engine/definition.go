@@ -19,8 +19,8 @@ type Lineage struct {
 	Chunker    string
 }
 
-// MaxLineageLen is the limit of each text of a lineage in bytes.
-const MaxLineageLen = 4096
+// maxLineageLen is the limit of each text of a lineage in bytes.
+const maxLineageLen = 4096
 
 // validate returns an error if a new collection cannot have the lineage.
 func (l Lineage) validate(collection string) error {
@@ -28,9 +28,9 @@ func (l Lineage) validate(collection string) error {
 		{"provider", l.Provider}, {"model", l.Model}, {"chunker", l.Chunker},
 	} {
 		switch {
-		case len(f.value) > MaxLineageLen:
+		case len(f.value) > maxLineageLen:
 			return document.Invalidf("collection %q: the %s has %d bytes, the limit is %d", collection, f.name,
-				len(f.value), MaxLineageLen)
+				len(f.value), maxLineageLen)
 		case !utf8.ValidString(f.value):
 			return document.Invalidf("collection %q: the %s %.50q is not valid UTF-8", collection, f.name, f.value)
 		}
@@ -47,8 +47,8 @@ type Schema struct {
 	Index   Index
 }
 
-// Validate returns an error if a collection cannot have the schema.
-func (s Schema) Validate(collection string) error {
+// validate returns an error if a collection cannot have the schema.
+func (s Schema) validate(collection string) error {
 	if s.Dim < 0 || s.Dim > document.MaxDim {
 		return document.Invalidf("collection %q: dimension %d is outside 0..%d", collection, s.Dim, document.MaxDim)
 	}
@@ -176,7 +176,7 @@ func DecodeDefinition(id uint32, b []byte) (*Definition, error) {
 	if d.Analysis, err = NewAnalysis(s.Name, d.Schema.Text); err != nil {
 		return nil, err
 	}
-	if err := d.Schema.Validate(d.Name); err != nil {
+	if err := d.Schema.validate(d.Name); err != nil {
 		return nil, err
 	}
 	return d, nil

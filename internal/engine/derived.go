@@ -37,16 +37,16 @@ type Derived[T any] struct {
 	Name   string
 	when   stage
 
-	// Parse decodes the bytes. It checks first that they belong to the segment.
-	Parse func([]byte) (*T, error)
+	// parse decodes the bytes. It checks first that they belong to the segment.
+	parse func([]byte) (*T, error)
 	// verify checks the parts that parse does not read; nil if parse checks everything.
 	verify func(*T) error
 	// deep compares the content with its sources, for a deep check; nil if there is no such
 	// comparison.
 	deep func(context.Context, *T) error
-	// Write builds the content. It may read the segment's vectors, other derived files
+	// write builds the content. It may read the segment's vectors, other derived files
 	// and meta.bolt. It is called inside Guard.
-	Write func(context.Context, io.WriterAt) error
+	write func(context.Context, io.WriterAt) error
 	// scratch, if set, reports whether the content must stay in memory.
 	scratch func() bool
 	// outdated, if set, reports whether the file should be replaced although it fits the segment:
@@ -69,12 +69,12 @@ type Derived[T any] struct {
 	building gate // held while the file is built; taken before mu
 
 	mu      sync.Mutex
-	Value   *T
-	Absent  bool           // until it is built
+	value   *T
+	absent  bool           // until it is built
 	again   bool           // the file may have been replaced by another process
 	faults  int            // read faults so far
 	edition int            // grows when the file is replaced
-	Maps    []*vfs.Mapping // of value, and of earlier contents that readers may still use
+	maps    []*vfs.Mapping // of value, and of earlier contents that readers may still use
 }
 
 // stage says when a derived file is built.
@@ -113,7 +113,7 @@ type derivedFile interface {
 	Present() Publishable
 	retry()
 	fault(*vfs.FaultError) error
-	Close()
+	close()
 }
 
 func (d *Derived[T]) File() string { return d.Name }
@@ -141,9 +141,9 @@ func (d *Derived[T]) present() (v *T, again bool) {
 	return v, again
 }
 
-// Current returns the content, or nil if the file is absent. Unlike Get, it does not look for
+// peek returns the content, or nil if the file is absent. Unlike Get, it does not look for
 // another file in the place of an outdated one, and takes no lock of the engine.
-func (d *Derived[T]) Current() *T {
+func (d *Derived[T]) peek() *T {
 	if d == nil {
 		return nil
 	}
@@ -152,24 +152,24 @@ func (d *Derived[T]) Current() *T {
 	return d.current()
 }
 
-// current is Current with mu held.
+// current is peek with mu held.
 func (d *Derived[T]) current() *T {
-	if d.Value != nil && d.stale != nil && d.stale(d.Value) {
-		d.Value = nil
+	if d.value != nil && d.stale != nil && d.stale(d.value) {
+		d.value = nil
 	}
-	if d.Value == nil && !d.Absent {
+	if d.value == nil && !d.absent {
 		if err := d.load(); err != nil {
 			d.engine.Opts.Logger.Debug("derived file is absent", "file", d.Name, "reason", err)
 		}
 	}
-	return d.Value
+	return d.value
 }
 
 // isLack reports whether parse returned err only because it needs another file.
 func (d *Derived[T]) isLack(err error) bool { return d.lacks != nil && errors.Is(err, d.lacks) }
 
 // isOutdated reports whether the file should be replaced. mu must not be held: outdated takes
-// Engine.Mu.
+// Engine.mu.
 func (d *Derived[T]) isOutdated(v *T) bool { return d.outdated != nil && d.outdated(v) }
 
 // renew returns the content of the file that another process has put in the place of v, or v.
@@ -179,18 +179,18 @@ func (d *Derived[T]) renew(v *T) *T {
 		return v
 	}
 	d.mu.Lock()
-	d.Maps = append(d.Maps, m) // before parse, as in load
+	d.maps = append(d.maps, m) // before parse, as in load
 	d.mu.Unlock()
-	fresh, err := d.Parse(m.Bytes())
+	fresh, err := d.parse(m.Bytes())
 	fits := err == nil && !d.isOutdated(fresh)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !fits || d.Value != v {
-		d.Maps = slices.DeleteFunc(d.Maps, func(o *vfs.Mapping) bool { return o == m })
+	if !fits || d.value != v {
+		d.maps = slices.DeleteFunc(d.maps, func(o *vfs.Mapping) bool { return o == m })
 		m.Close()
 		return v
 	}
-	d.Value = fresh
+	d.value = fresh
 	d.edition++
 	return fresh
 }
@@ -198,15 +198,15 @@ func (d *Derived[T]) renew(v *T) *T {
 // load maps the file. mu is held. A process that lacks file handles or address space does not make
 // the file absent, nor does another file that it lacks: the next use tries again.
 func (d *Derived[T]) load() (err error) {
-	d.Value, d.again = nil, false
-	defer func() { d.Absent = err != nil && !isExhausted(err) && !d.isLack(err) }()
+	d.value, d.again = nil, false
+	defer func() { d.absent = err != nil && !isExhausted(err) && !d.isLack(err) }()
 	m, err := mapFile(d.engine.Files(), d.Name)
 	if err != nil {
 		return err
 	}
-	d.Maps = append(d.Maps, m) // before parse, because fault looks for the mapping here
-	if d.Value, err = d.Parse(m.Bytes()); err != nil {
-		d.Maps = d.Maps[:len(d.Maps)-1]
+	d.maps = append(d.maps, m) // before parse, because fault looks for the mapping here
+	if d.value, err = d.parse(m.Bytes()); err != nil {
+		d.maps = d.maps[:len(d.maps)-1]
 		m.Close()
 	}
 	return err
@@ -233,13 +233,13 @@ func (d *Derived[T]) Need(ctx context.Context) (*T, error) {
 		return v, nil
 	}
 	var b blocks.Memory
-	if err := d.Write(ctx, &b); err != nil {
+	if err := d.write(ctx, &b); err != nil {
 		return nil, err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	v, err := d.Parse(b)
-	d.Value = v
+	v, err := d.parse(b)
+	d.value = v
 	return v, err
 }
 
@@ -264,7 +264,7 @@ func (d *Derived[T]) make(ctx context.Context, replace renewal) error {
 	if faults > 1 { // a bad disk would otherwise cause endless rebuilds
 		return fmt.Errorf("%s: could not be read after a rebuild either", d.Name)
 	}
-	if err := d.keep(func(w io.WriterAt) error { return d.Write(ctx, w) }); err != nil {
+	if err := d.keep(func(w io.WriterAt) error { return d.write(ctx, w) }); err != nil {
 		return err
 	}
 	if o := d.engine.observer(); o != nil {
@@ -319,7 +319,7 @@ func (d *Derived[T]) discard() error {
 	}
 	defer d.engine.endKeeping()
 	d.mu.Lock()
-	d.Value, d.Absent = nil, true
+	d.value, d.absent = nil, true
 	d.mu.Unlock()
 	if _, err := d.engine.FS.Size(d.Name); errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -345,23 +345,23 @@ func (d *Derived[T]) Distrust(err error) {
 	d.distrust(err)
 }
 
-// DistrustOf is Distrust of the content v, which may have been replaced.
-func (d *Derived[T]) DistrustOf(v *T, err error) {
+// distrustOf is Distrust of the content v, which may have been replaced.
+func (d *Derived[T]) distrustOf(v *T, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.Value == v {
+	if d.value == v {
 		d.distrust(err)
 	}
 }
 
 // distrust is Distrust with mu held.
 func (d *Derived[T]) distrust(err error) {
-	if d.Absent {
+	if d.absent {
 		return // another call was first
 	}
-	d.Value, d.Absent = nil, true
+	d.value, d.absent = nil, true
 	d.engine.Opts.Logger.Warn("derived file is damaged and will be rebuilt", "file", d.Name, "error", err)
-	d.engine.Background.wakeDerive()
+	d.engine.background.wakeDerive()
 }
 
 // ErrDerived says that a derived file could not be read and is no longer used. The call
@@ -372,7 +372,7 @@ var ErrDerived = errors.New("derived, will be rebuilt")
 func (d *Derived[T]) fault(f *vfs.FaultError) error {
 	d.mu.Lock()
 	at, ok := int64(0), false
-	for _, m := range d.Maps {
+	for _, m := range d.maps {
 		if at, ok = codec.OffsetIn(m.Bytes(), f.Addr); ok {
 			d.faults++
 			break
@@ -392,7 +392,7 @@ func (d *Derived[T]) fault(f *vfs.FaultError) error {
 func (d *Derived[T]) retry() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.Absent, d.again = false, true
+	d.absent, d.again = false, true
 }
 
 // Check reads the whole file on disk.
@@ -414,7 +414,7 @@ func (d *Derived[T]) Fits(from *vfs.FS) error {
 	if err != nil {
 		return err
 	}
-	v, err := d.Parse(m.Bytes())
+	v, err := d.parse(m.Bytes())
 	if err == nil && d.verify != nil {
 		err = d.verify(v)
 	}
@@ -433,7 +433,7 @@ func (d *Derived[T]) Behind(from *vfs.FS) bool {
 			return false, false
 		}
 		defer m.Close()
-		v, err := d.Parse(m.Bytes())
+		v, err := d.parse(m.Bytes())
 		return err == nil && d.outdated(v), err == nil
 	}
 	if old, ok := outdated(from); !ok || !old {
@@ -461,14 +461,14 @@ func (d *Derived[T]) Present() Publishable {
 	return d
 }
 
-func (d *Derived[T]) Close() {
+func (d *Derived[T]) close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.Value, d.Absent = nil, true
-	for _, m := range d.Maps {
+	d.value, d.absent = nil, true
+	for _, m := range d.maps {
 		m.Close()
 	}
-	d.Maps = nil
+	d.maps = nil
 }
 
 // isExhausted reports whether the process lacked file handles or address space, in which

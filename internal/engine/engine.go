@@ -23,76 +23,76 @@ type Engine struct {
 	Opts  Options
 	FS    *vfs.FS
 	lock  atomic.Pointer[vfs.Lock] // nil unless it is held
-	Store *meta.Store
+	store *meta.Store
 	// Identity tells the database from others. It is set before the first version, once.
 	Identity [16]byte
-	Log      atomic.Pointer[wal.Log] // nil in a process that does not lead
+	log      atomic.Pointer[wal.Log] // nil in a process that does not lead
 
-	Queue  commitQueue
+	queue  commitQueue
 	within within
 
-	// CommitMu is held while a new version is made: by a group of writes, or at the end
+	// commitMu is held while a new version is made: by a group of writes, or at the end
 	// of a flush or compaction. It guards the fields below.
-	CommitMu  sync.Mutex
-	Active    *head
+	commitMu  sync.Mutex
+	head      *head     // takes the writes
 	lastWrite time.Time // of the last batch, or of Open
-	Frozen    *head     // being flushed, or nil
+	frozen    *head     // being flushed, or nil
 	frozenAt  *Version  // the version at the freeze; the engine holds a reference
 	flushErr  error     // of the last flush, if it failed and can be retried
 	nextNum   uint64
 	nextColl  uint32
-	flushed   *sync.Cond // signals Frozen == nil or flushErr
+	flushed   *sync.Cond // signals frozen == nil or flushErr
 
-	// MetaMu is held during a commit to meta.bolt. It is taken before CommitMu. It guards
+	// metaMu is held during a commit to meta.bolt. It is taken before commitMu. It guards
 	// the fields below.
-	MetaMu    sync.Mutex
-	Commits   uint64    // of meta.bolt, since it was opened
+	metaMu    sync.Mutex
+	commits   uint64    // of meta.bolt, since it was opened
 	committed time.Time // of the last of these
-	State     meta.State
-	Segments  map[uint64]*OpenSegment
+	state     meta.State
+	segments  map[uint64]*OpenSegment
 	stored    map[uint32]*Definition // definitions as in meta.bolt
 
 	// compactMu is held during a compaction. It is taken before all others.
 	compactMu sync.Mutex
 	rested    time.Time // when idleVictims may be merged again; guarded by compactMu
 
-	// Mu guards the fields below. It is held only briefly.
-	Mu      sync.Mutex
-	Cur     *Version
-	held    *Version // newer than Cur, not yet visible; guarded by CommitMu as well
-	holding bool     // publish sets held instead of Cur
-	Live    map[*Version]struct{}
-	Mapped  map[*OpenSegment]struct{} // open segments, of the database or of old versions only
+	// mu guards the fields below. It is held only briefly.
+	mu      sync.Mutex
+	cur     *Version
+	held    *Version // newer than cur, not yet visible; guarded by commitMu as well
+	holding bool     // publish sets held instead of cur
+	live    map[*Version]struct{}
+	mapped  map[*OpenSegment]struct{} // open segments, of the database or of old versions only
 	litter  map[uint64]struct{}       // segments whose files could not be removed
-	Running int                       // calls that Close waits for
-	idle    *sync.Cond                // signals Running == 0
-	Failed  error
+	running int                       // calls that Close waits for
+	idle    *sync.Cond                // signals running == 0
+	failed  error
 	closed  bool
 
 	released bool // release has closed all segments; versions that end later must not close them again
 
 	active atomic.Int64 // calls on a version that run
 
-	compacts     int                // calls of Compact that wait; guarded by Mu
-	stopBuilding context.CancelFunc // ends background building, for Compact; guarded by Mu
+	compacts     int                // calls of Compact that wait; guarded by mu
+	stopBuilding context.CancelFunc // ends background building, for Compact; guarded by mu
 
-	failures map[string]error // errors of background work by name; guarded by Mu
+	failures map[string]error // errors of background work by name; guarded by mu
 
 	ids KnownIDs
 
 	outcomes outcomes
 
-	Background background
+	background background
 
 	role     atomic.Uint32 // a Role
 	behind   atomic.Bool   // the version is that of a directory which was fenced: see Fenced
 	replaced atomic.Bool   // load found another database in the directory
 	shared   sharing
-	writes   bool                 // from the lock to its end: this process may write; guarded by Mu
-	deposed  map[*func()]struct{} // see WhenDeposed; guarded by Mu
-	keeping  int                  // derived files that are being written; guarded by Mu
+	writes   bool                 // from the lock to its end: this process may write; guarded by mu
+	deposed  map[*func()]struct{} // see WhenDeposed; guarded by mu
+	keeping  int                  // derived files that are being written; guarded by mu
 
-	Folder *folderReader          // nil unless the directory is a published folder
+	folder *folderReader          // nil unless the directory is a published folder
 	names  atomic.Pointer[vfs.FS] // the file names of its newest version
 }
 
@@ -111,31 +111,31 @@ func Open(dir string, opts Options) (*Engine, error) {
 func newEngine(dir string, opts Options) *Engine {
 	e := &Engine{
 		Dir: dir, Opts: opts,
-		Active: newHead(), Live: map[*Version]struct{}{}, Mapped: map[*OpenSegment]struct{}{},
+		head: newHead(), live: map[*Version]struct{}{}, mapped: map[*OpenSegment]struct{}{},
 		litter: map[uint64]struct{}{}, deposed: map[*func()]struct{}{},
-		Segments: map[uint64]*OpenSegment{}, stored: map[uint32]*Definition{},
+		segments: map[uint64]*OpenSegment{}, stored: map[uint32]*Definition{},
 	}
 	e.shared.roots = map[*meta.Store]Root{}
 	e.lastWrite = time.Now() // so that a short open starts no merge
-	e.flushed = sync.NewCond(&e.CommitMu)
-	e.idle = sync.NewCond(&e.Mu)
+	e.flushed = sync.NewCond(&e.commitMu)
+	e.idle = sync.NewCond(&e.mu)
 	return e
 }
 
 // Close flushes, so that the next open is quick, and releases every resource. It waits for running
 // calls; later ones fail with ErrClosed. A second close does nothing.
 func (e *Engine) Close() error {
-	e.Mu.Lock()
+	e.mu.Lock()
 	if e.closed {
-		e.Mu.Unlock()
+		e.mu.Unlock()
 		return nil
 	}
 	e.closed = true
-	e.Mu.Unlock()
-	e.Background.stop()
-	e.CommitMu.Lock()
+	e.mu.Unlock()
+	e.background.stop()
+	e.commitMu.Lock()
 	e.flushed.Broadcast() // to writers that wait for a flush: none will come
-	e.CommitMu.Unlock()
+	e.commitMu.Unlock()
 
 	var err error
 	if e.Leads() && e.Err() == nil {
@@ -151,21 +151,21 @@ func (e *Engine) Close() error {
 // finish brings the files into a state that the next Open can use without recovery. A
 // database without new writes is in it already.
 func (e *Engine) finish() error {
-	e.Mu.Lock()
-	for s := range e.Mapped { // Close builds no graphs: they take too long
+	e.mu.Lock()
+	for s := range e.mapped { // Close builds no graphs: they take too long
 		e.dropBase(s)
 	}
-	e.Mu.Unlock()
-	e.MetaMu.Lock()
-	e.CommitMu.Lock()
-	idle := e.Store.Sealed() && e.Cur.LSN == e.State.Applied && len(e.State.Obsolete) == 0
-	e.CommitMu.Unlock()
-	e.MetaMu.Unlock()
+	e.mu.Unlock()
+	e.metaMu.Lock()
+	e.commitMu.Lock()
+	idle := e.store.Sealed() && e.cur.LSN == e.state.Applied && len(e.state.Obsolete) == 0
+	e.commitMu.Unlock()
+	e.metaMu.Unlock()
 	if !idle {
 		if err := e.Settle(); err != nil {
 			return err
 		}
-		if err := e.Store.Seal(); err != nil {
+		if err := e.store.Seal(); err != nil {
 			e.Opts.Logger.Warn("cannot keep checksums of pages", "error", err) // the next Open then takes longer
 		}
 	}
@@ -177,30 +177,30 @@ func (e *Engine) finish() error {
 // release frees what open took, in reverse.
 func (e *Engine) release() error {
 	var errs []error
-	e.Mu.Lock()
+	e.mu.Lock()
 	e.closed = true
-	for e.Running > 0 { // without other locks, which they may wait for
+	for e.running > 0 { // without other locks, which they may wait for
 		e.idle.Wait()
 	}
-	e.Mu.Unlock()
-	e.CommitMu.Lock() // waits for a group that is being committed
-	defer e.CommitMu.Unlock()
-	e.Mu.Lock()
+	e.mu.Unlock()
+	e.commitMu.Lock() // waits for a group that is being committed
+	defer e.commitMu.Unlock()
+	e.mu.Lock()
 	e.released = true // later ends of snapshots close nothing
-	for s := range e.Mapped {
+	for s := range e.mapped {
 		errs = append(errs, s.Close())
 	}
-	for v := range e.Live { // versions of a published folder may have stores of their own
+	for v := range e.live { // versions of a published folder may have stores of their own
 		errs = append(errs, v.Files.Store.Close())
 	}
-	e.Mu.Unlock()
-	if log := e.Log.Load(); log != nil {
+	e.mu.Unlock()
+	if log := e.log.Load(); log != nil {
 		if err := log.Close(); e.Err() == nil { // otherwise the error is known
 			errs = append(errs, err)
 		}
 	}
-	if e.Store != nil {
-		errs = append(errs, e.Store.Close())
+	if e.store != nil {
+		errs = append(errs, e.store.Close())
 	}
 	if lock := e.lock.Load(); lock != nil {
 		errs = append(errs, lock.Close())
@@ -214,18 +214,18 @@ func (e *Engine) release() error {
 // Fail makes the database read-only until it is reopened: the disk failed at a point
 // where the outcome of a write is unknown.
 func (e *Engine) Fail(err error) error {
-	e.Mu.Lock()
-	defer e.Mu.Unlock()
-	if e.Failed == nil {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.failed == nil {
 		e.refuse(err)
 	}
-	return e.Failed
+	return e.failed
 }
 
 // Err returns the reason that writes are refused, or nil.
 func (e *Engine) Err() error {
-	e.Mu.Lock()
-	defer e.Mu.Unlock()
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	return e.refused()
 }
 
@@ -240,7 +240,7 @@ func (e *Engine) Present(led bool) error {
 		return e.replacedError()
 	}
 	name := MetaName
-	if e.Folder != nil {
+	if e.folder != nil {
 		name = ManifestDir // every published folder has it, and it stays in its place
 	}
 	if _, err := e.FS.Size(name); !errors.Is(err, fs.ErrNotExist) {
@@ -250,7 +250,7 @@ func (e *Engine) Present(led bool) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return NewRemovedError(e.Dir)
-	case err == nil && (led || e.Folder != nil): // in the directory that is open here
+	case err == nil && (led || e.folder != nil): // in the directory that is open here
 		return e.replacedError()
 	}
 	return nil // a leader may have moved it, see fence.go
@@ -264,22 +264,22 @@ func (e *Engine) replacedError() error {
 // matter which call met the failure: the kernel may have dropped the new names, and the
 // next sync would still succeed.
 func (e *Engine) refused() error {
-	if e.Failed == nil && e.Leads() {
+	if e.failed == nil && e.Leads() {
 		if err := e.FS.Failed(); err != nil {
 			e.refuse(err)
 		}
 	}
-	return e.Failed
+	return e.failed
 }
 
 // refuse sets the reason that writes are refused from now on. Before this process leads it has
-// written nothing whose outcome could be unknown, and Open or TryLead fails. Mu is held.
+// written nothing whose outcome could be unknown, and Open or TryLead fails. mu is held.
 func (e *Engine) refuse(err error) {
-	if e.Background.lost == nil {
-		e.Failed = err
+	if e.background.lost == nil {
+		e.failed = err
 		return
 	}
-	e.Failed = fmt.Errorf("%w, reopen the database: %w", ErrUnknown, err)
+	e.failed = fmt.Errorf("%w, reopen the database: %w", ErrUnknown, err)
 	e.Opts.Logger.Error("disk failed, refusing writes until reopened", "error", err)
 }
 

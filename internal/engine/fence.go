@@ -435,12 +435,12 @@ func Empty(dir *vfs.FS) error {
 // WhenDeposed has fn called each time this process has lost the lead, until forget is called. fn
 // must not block: this process follows the next leader only afterwards.
 func (e *Engine) WhenDeposed(fn func()) (forget func()) {
-	e.Mu.Lock()
-	defer e.Mu.Unlock()
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	e.deposed[&fn] = struct{}{}
 	return func() {
-		e.Mu.Lock()
-		defer e.Mu.Unlock()
+		e.mu.Lock()
+		defer e.mu.Unlock()
 		delete(e.deposed, &fn)
 	}
 }
@@ -450,28 +450,28 @@ func (e *Engine) WhenDeposed(fn func()) (forget func()) {
 func (e *Engine) StepDown() error {
 	e.setWrites(false)
 	e.role.Store(uint32(Follower))
-	e.Mu.Lock()
+	e.mu.Lock()
 	deposed := slices.Collect(maps.Keys(e.deposed))
-	e.Mu.Unlock()
+	e.mu.Unlock()
 	for _, fn := range deposed {
 		(*fn)()
 	}
-	e.CommitMu.Lock()
+	e.commitMu.Lock()
 	e.flushed.Broadcast() // to writers that wait for a flush: none will come
-	e.CommitMu.Unlock()
-	e.Background.endLead()
-	e.Mu.Lock()
+	e.commitMu.Unlock()
+	e.background.endLead()
+	e.mu.Lock()
 	for e.keeping > 0 {
 		e.idle.Wait()
 	}
-	e.Mu.Unlock()
+	e.mu.Unlock()
 	e.compactMu.Lock()
 	defer e.compactMu.Unlock()
-	e.MetaMu.Lock()
-	defer e.MetaMu.Unlock()
-	e.Mu.Lock()
+	e.metaMu.Lock()
+	defer e.metaMu.Unlock()
+	e.mu.Lock()
 	e.shared.observer = nil
-	e.Mu.Unlock()
+	e.mu.Unlock()
 	lock := e.lock.Swap(nil)
 	return errors.Join(e.endWriting(), lock.Close())
 }

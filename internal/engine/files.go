@@ -30,13 +30,13 @@ type OpenSegment struct {
 	made   time.Time // when the newest rows began to be written; zero if they existed at Open
 
 	// dead has the dead rows that meta.bolt records, as of version.applied. Guarded by
-	// Engine.MetaMu.
+	// Engine.metaMu.
 	dead *bitset.Cow
 
-	sets int // references: fileSets, and segments with this base; guarded by Engine.Mu
+	sets int // references: fileSets, and segments with this base; guarded by Engine.mu
 
-	Base     *OpenSegment // its graph is the start of this segment's graph; guarded by Engine.Mu
-	baseRows []int32      // new row of each row of base, or -1; guarded by Engine.Mu
+	base     *OpenSegment // its graph is the start of this segment's graph; guarded by Engine.mu
+	baseRows []int32      // new row of each row of base, or -1; guarded by Engine.mu
 
 	Raised atomic.Int32 // number of times that the beam width was raised
 	cold   atomic.Int32 // how many searches are to be cold: see Watch
@@ -68,9 +68,9 @@ func (e *Engine) openSegment(info segment.Info, metric fileformat.Metric, dead *
 		s.Graph = e.graphOf(s)
 		s.Derived = append(s.Derived, s.Graph)
 	}
-	e.Mu.Lock()
-	defer e.Mu.Unlock()
-	e.Mapped[s] = struct{}{}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.mapped[s] = struct{}{}
 	return s, nil
 }
 
@@ -95,7 +95,7 @@ func (s *OpenSegment) Match(ctx context.Context, e filter.Expr, dst bitset.Set) 
 
 func (s *OpenSegment) Close() error {
 	for _, d := range s.Derived {
-		d.Close()
+		d.close()
 	}
 	return s.Segment.Close()
 }
@@ -106,7 +106,7 @@ type fileSet struct {
 	Store    *meta.Store // Engine.Store when it was made
 	IDs      *KnownIDs   // likewise: a restored database reuses DocNums
 	Segments []*OpenSegment
-	versions int // guarded by Engine.Mu
+	versions int // guarded by Engine.mu
 }
 
 // newFileSet returns a fileSet with the segments in order of number.
@@ -121,7 +121,7 @@ func newFileSet(store *meta.Store, ids *KnownIDs, segments map[uint64]*OpenSegme
 // successor returns a copy of a version, to be changed before it is published.
 func (v *Version) successor() *Version {
 	next := &Version{
-		LSN: v.LSN, Ahead: v.Ahead, Applied: v.Applied, nextNum: v.nextNum, Names: v.Names, Files: v.Files,
+		LSN: v.LSN, ahead: v.ahead, Applied: v.Applied, nextNum: v.nextNum, Names: v.Names, Files: v.Files,
 		Views: make(map[uint32]*View, len(v.Views)+1),
 	}
 	for id, w := range v.Views {
@@ -130,35 +130,29 @@ func (v *Version) successor() *Version {
 	return next
 }
 
-// tip returns the newest version, the base of the next one. CommitMu is held.
+// tip returns the newest version, the base of the next one. commitMu is held.
 func (e *Engine) tip() *Version {
 	if e.held != nil {
 		return e.held
 	}
-	return e.Cur
+	return e.cur
 }
 
 // publish makes v the current version, or the version that Refresh prepares. The caller
 // may write to the heads.
 func (e *Engine) publish(v *Version) {
-	v.HeadBytes = e.Active.Bytes
-	if e.Frozen != nil {
-		v.HeadBytes += e.Frozen.Bytes
-	}
-	if h := e.shared.received.frozen; h != nil {
-		v.HeadBytes += h.Bytes
-	}
-	e.Mu.Lock()
-	defer e.Mu.Unlock()
+	v.HeadBytes = e.headBytes()
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	if v.Files.versions == 0 {
 		for _, s := range v.Files.Segments {
 			s.sets++
 		}
 	}
 	v.Files.versions++
-	v.Refs = 1
-	e.Live[v] = struct{}{}
-	slot := &e.Cur
+	v.refs = 1
+	e.live[v] = struct{}{}
+	slot := &e.cur
 	if e.holding {
 		slot = &e.held
 	}
@@ -167,6 +161,24 @@ func (e *Engine) publish(v *Version) {
 	if old != nil {
 		e.unref(old)
 	}
+}
+
+// HeadBytes returns about how much memory the batches take that no segment has yet.
+func (e *Engine) HeadBytes() int64 {
+	e.commitMu.Lock()
+	defer e.commitMu.Unlock()
+	return e.headBytes()
+}
+
+// headBytes is HeadBytes with commitMu held.
+func (e *Engine) headBytes() int64 {
+	bytes := e.head.bytes
+	for _, older := range []*head{e.frozen, e.shared.received.frozen} {
+		if older != nil {
+			bytes += older.bytes
+		}
+	}
+	return bytes
 }
 
 // Guard runs fn, which reads mapped files, on this goroutine. A memory fault becomes an
@@ -181,9 +193,9 @@ func (e *Engine) Guard(fn func() error) error {
 	if !ok {
 		return err
 	}
-	e.Mu.Lock()
-	defer e.Mu.Unlock()
-	for s := range e.Mapped {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for s := range e.mapped {
 		for _, d := range s.Derived {
 			if err := d.fault(fault); err != nil {
 				return err
@@ -196,33 +208,40 @@ func (e *Engine) Guard(fn func() error) error {
 
 // Begin starts a call. Close waits until end ends it.
 func (e *Engine) Begin() error {
-	e.Mu.Lock()
-	defer e.Mu.Unlock()
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	if e.closed {
 		return ErrClosed
 	}
-	e.Running++
+	e.running++
 	return nil
 }
 
 // End ends a call.
 func (e *Engine) End() {
-	e.Mu.Lock()
-	defer e.Mu.Unlock()
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	e.ended()
 }
 
-// ended is end with mu held.
+// Calls returns how many calls run that Close would wait for.
+func (e *Engine) Calls() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.running
+}
+
+// ended is End with mu held.
 func (e *Engine) ended() {
-	if e.Running--; e.Running == 0 {
+	if e.running--; e.running == 0 {
 		e.idle.Broadcast()
 	}
 }
 
 // mayWrite returns an error unless this process has the lock for writing.
 func (e *Engine) mayWrite() error {
-	e.Mu.Lock()
-	defer e.Mu.Unlock()
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	if !e.writes {
 		return errDeposed
 	}
@@ -232,8 +251,8 @@ func (e *Engine) mayWrite() error {
 // beginKeeping begins to write a file that belongs to no commit, which endKeeping ends. Only a
 // leader does so, and StepDown waits for it.
 func (e *Engine) beginKeeping() error {
-	e.Mu.Lock()
-	defer e.Mu.Unlock()
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	if !e.writes {
 		return errDeposed
 	}
@@ -242,8 +261,8 @@ func (e *Engine) beginKeeping() error {
 }
 
 func (e *Engine) endKeeping() {
-	e.Mu.Lock()
-	defer e.Mu.Unlock()
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	if e.keeping--; e.keeping == 0 {
 		e.idle.Broadcast()
 	}
@@ -269,22 +288,22 @@ func (e *Engine) Acquire(ctx context.Context) (*Version, error) {
 	if err := e.CatchUp(); err != nil {
 		return nil, err
 	}
-	e.Mu.Lock()
-	defer e.Mu.Unlock()
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	if e.closed {
 		return nil, ErrClosed
 	}
 	e.active.Add(1)
-	e.Running++
-	e.Cur.Refs++
-	return e.Cur, nil
+	e.running++
+	e.cur.refs++
+	return e.cur, nil
 }
 
 // Done ends a call and releases its version.
 func (e *Engine) Done(v *Version) {
 	e.active.Add(-1)
-	e.Mu.Lock()
-	defer e.Mu.Unlock()
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	e.unref(v)
 	e.ended()
 }
@@ -292,34 +311,41 @@ func (e *Engine) Done(v *Version) {
 // Current returns the current version, which drop releases. Close must already wait for
 // the caller.
 func (e *Engine) Current() *Version {
-	e.Mu.Lock()
-	defer e.Mu.Unlock()
-	e.Cur.Refs++
-	return e.Cur
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.cur.refs++
+	return e.cur
 }
 
 // Retain adds a reference to a version that the caller holds. drop releases it.
 func (e *Engine) Retain(v *Version) *Version {
-	e.Mu.Lock()
-	defer e.Mu.Unlock()
-	v.Refs++
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	v.refs++
 	return v
 }
 
 // Drop releases a version.
 func (e *Engine) Drop(v *Version) {
-	e.Mu.Lock()
-	defer e.Mu.Unlock()
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	e.unref(v)
 }
 
-// unref drops one reference; Mu is held. The last reader of a segment that no
+// VersionsInUse returns how many versions somebody reads, the current one included.
+func (e *Engine) VersionsInUse() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.live)
+}
+
+// unref drops one reference; mu is held. The last reader of a segment that no
 // longer belongs to the database unmaps it.
 func (e *Engine) unref(v *Version) {
-	if v.Refs--; v.Refs > 0 {
+	if v.refs--; v.refs > 0 {
 		return
 	}
-	delete(e.Live, v)
+	delete(e.live, v)
 	if v.Files.versions--; v.Files.versions > 0 {
 		return
 	}
@@ -329,15 +355,15 @@ func (e *Engine) unref(v *Version) {
 		}
 		e.shut(s)
 	}
-	if store := v.Files.Store; store != e.Store && !e.reads(store) && !e.released { // likewise
+	if store := v.Files.Store; store != e.store && !e.reads(store) && !e.released { // likewise
 		e.closeStore(store)
 	}
 }
 
 // reads reports whether a version has the documents of a store. Those before and after a flush of
-// this process, while it led, have the same one. Mu is held.
+// this process, while it led, have the same one. mu is held.
 func (e *Engine) reads(store *meta.Store) bool {
-	for v := range e.Live {
+	for v := range e.live {
 		if v.Files.Store == store {
 			return true
 		}
@@ -345,22 +371,22 @@ func (e *Engine) reads(store *meta.Store) bool {
 	return false
 }
 
-// shut closes a segment that nobody reads; Mu is held.
+// shut closes a segment that nobody reads; mu is held.
 func (e *Engine) shut(s *OpenSegment) {
-	delete(e.Mapped, s)
+	delete(e.mapped, s)
 	if err := s.Close(); err != nil {
 		e.Opts.Logger.Warn("cannot close segment", "segment", s.Info.ID, "error", err)
 	}
 	e.dropBase(s)
-	wake(e.Background.tidy) // it may have been retired
+	wake(e.background.tidy) // it may have been retired
 }
 
 // oldest returns the batch number of the oldest version in use.
 func (e *Engine) oldest() uint64 {
-	e.Mu.Lock()
-	defer e.Mu.Unlock()
-	lsn := e.Cur.LSN
-	for v := range e.Live {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	lsn := e.cur.LSN
+	for v := range e.live {
 		lsn = min(lsn, v.LSN)
 	}
 	return lsn
@@ -368,9 +394,9 @@ func (e *Engine) oldest() uint64 {
 
 // inUse reports whether a retired segment still has readers.
 func (e *Engine) inUse(id uint64) bool {
-	e.Mu.Lock()
-	defer e.Mu.Unlock()
-	for s := range e.Mapped {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for s := range e.mapped {
 		if s.Info.ID == id {
 			return true
 		}

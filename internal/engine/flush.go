@@ -19,12 +19,12 @@ import (
 // makeRoom waits until the head has room for a group of writes, or returns the reason to
 // refuse them. A full head is frozen and flushed in the background. While the previous
 // head is still being flushed, writers wait. A failed flush is retried once before a
-// writer gets its error. CommitMu is held.
+// writer gets its error. commitMu is held.
 func (e *Engine) makeRoom() error {
 	for tried := false; ; {
-		e.Mu.Lock()
+		e.mu.Lock()
 		closed, failed, writes := e.closed, e.refused(), e.Leads()
-		e.Mu.Unlock()
+		e.mu.Unlock()
 		switch {
 		case closed:
 			return ErrClosed
@@ -32,16 +32,16 @@ func (e *Engine) makeRoom() error {
 			return errDeposed
 		case failed != nil:
 			return failed
-		case e.Active.Bytes < e.Opts.HeadSize && e.Active.logged < max(minLogged, logShare*e.Opts.HeadSize):
+		case e.head.bytes < e.Opts.HeadSize && e.head.logged < max(minLogged, logShare*e.Opts.HeadSize):
 			e.noteWrite()
 			return nil
-		case e.Frozen == nil:
+		case e.frozen == nil:
 			return e.freeze()
 		case e.flushErr != nil && tried:
 			return e.flushErr
 		case e.flushErr != nil:
 			tried, e.flushErr = true, nil
-			e.Background.wakeFlush()
+			e.background.wakeFlush()
 		}
 		e.flushed.Wait()
 	}
@@ -55,15 +55,15 @@ const (
 )
 
 // noteWrite notes the time of a batch that the active head is about to get, and has FlushIdle
-// called later. CommitMu is held.
+// called later. commitMu is held.
 func (e *Engine) noteWrite() {
-	h := e.Active
+	h := e.head
 	if e.lastWrite = time.Now(); h.first.IsZero() {
 		h.first = e.lastWrite
 	}
 	if !h.watched {
 		h.watched = true
-		wake(e.Background.idle)
+		wake(e.background.idle)
 	}
 }
 
@@ -79,32 +79,32 @@ func (e *Engine) noteWrite() {
 // A head that drops collections is flushed after the same time, whatever else is written, if that
 // frees more than it writes: only a flush takes their segments out of meta.bolt.
 func (e *Engine) FlushIdle(idle time.Duration) (next time.Duration, err error) {
-	e.CommitMu.Lock()
-	h := e.Active
+	e.commitMu.Lock()
+	h := e.head
 	wait, frees := idle-time.Since(e.lastWrite), h.frees(e.tip())
 	if frees {
 		wait = min(wait, idle-time.Since(h.drop))
 	}
 	switch {
-	case e.Frozen != nil && e.flushErr != nil: // of a flush for idleness, which no writer waits for
-		e.CommitMu.Unlock()
+	case e.frozen != nil && e.flushErr != nil: // of a flush for idleness, which no writer waits for
+		e.commitMu.Unlock()
 		return e.flushAgain(idle)
 	case wait > 0 && !h.first.IsZero():
-		e.CommitMu.Unlock()
+		e.commitMu.Unlock()
 		return wait, nil
 	case h.vecs < max(1, e.Opts.CodedBytes) && !frees:
 		h.watched = false
-		e.CommitMu.Unlock()
+		e.commitMu.Unlock()
 		return 0, nil
-	case e.Frozen != nil:
-		e.CommitMu.Unlock()
+	case e.frozen != nil:
+		e.commitMu.Unlock()
 		return max(1, idle), nil
 	}
 	err = e.Err()
 	if err == nil {
 		err = e.freeze()
 	}
-	e.CommitMu.Unlock()
+	e.commitMu.Unlock()
 	if err != nil {
 		return 0, err
 	}
@@ -120,21 +120,21 @@ func (e *Engine) flushAgain(idle time.Duration) (next time.Duration, err error) 
 }
 
 // freeze replaces the active head by an empty one. It rotates the log, so that the log
-// files of the frozen head can be removed after its flush. CommitMu is held and no head
+// files of the frozen head can be removed after its flush. commitMu is held and no head
 // is frozen.
 func (e *Engine) freeze() error {
-	if log := e.Log.Load(); log != nil {
+	if log := e.log.Load(); log != nil {
 		if err := log.Rotate(); err != nil {
 			return e.Fail(err)
 		}
 	}
-	e.Frozen, e.Active = e.Active, newHead()
-	e.frozenAt = e.Retain(e.Cur)
+	e.frozen, e.head = e.head, newHead()
+	e.frozenAt = e.Retain(e.cur)
 	e.flushErr = nil
 	if o := e.observer(); o != nil {
-		o.Froze(e.Cur.LSN)
+		o.Froze(e.cur.LSN)
 	}
-	e.Background.wakeFlush()
+	e.background.wakeFlush()
 	return nil
 }
 
@@ -143,12 +143,12 @@ func (e *Engine) Flush() error {
 	if err := e.flushFrozen(); err != nil {
 		return err
 	}
-	e.CommitMu.Lock()
+	e.commitMu.Lock()
 	err := e.mayWrite()
-	if err == nil && e.Frozen == nil && !e.Active.empty() {
+	if err == nil && e.frozen == nil && !e.head.empty() {
 		err = e.freeze()
 	}
-	e.CommitMu.Unlock()
+	e.commitMu.Unlock()
 	if err != nil {
 		return err
 	}
@@ -162,11 +162,11 @@ func (e *Engine) Flush() error {
 // Later writes may already have killed rows that are being flushed. These kills are in
 // the log, so only memory carries them over.
 func (e *Engine) flushFrozen() (err error) {
-	e.MetaMu.Lock()
-	defer e.MetaMu.Unlock()
-	e.CommitMu.Lock()
-	frozen, v := e.Frozen, e.frozenAt
-	e.CommitMu.Unlock()
+	e.metaMu.Lock()
+	defer e.metaMu.Unlock()
+	e.commitMu.Lock()
+	frozen, v := e.frozen, e.frozenAt
+	e.commitMu.Unlock()
 	if frozen == nil {
 		return nil
 	}
@@ -176,10 +176,10 @@ func (e *Engine) flushFrozen() (err error) {
 		if r := recover(); r != nil {
 			err = e.Fail(&vfs.PanicError{Value: r, Stack: debug.Stack()})
 		}
-		e.CommitMu.Lock()
+		e.commitMu.Lock()
 		e.flushErr = err
 		e.flushed.Broadcast()
-		e.CommitMu.Unlock()
+		e.commitMu.Unlock()
 	}()
 	if err := e.Err(); err != nil {
 		return err
@@ -202,8 +202,8 @@ func (e *Engine) flushFrozen() (err error) {
 	}
 	e.Drop(v)
 	e.Opts.Logger.Info("flushed", "lsn", v.LSN, "segments", len(f.built), "took", time.Since(start))
-	e.Background.WakeCompact()
-	wake(e.Background.sketch)
+	e.WakeCompact()
+	wake(e.background.sketch)
 	return nil
 }
 
@@ -227,8 +227,8 @@ func (f *flusher) discard() {
 
 // unmap closes a segment that no version has.
 func (e *Engine) unmap(s *OpenSegment) {
-	e.Mu.Lock()
-	defer e.Mu.Unlock()
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	e.shut(s)
 }
 
@@ -378,7 +378,7 @@ func (f *flusher) commitDefinitions(tx *meta.Tx, old bool) error {
 		if f.v.Views[id] != nil {
 			continue
 		}
-		for segID, s := range e.Segments {
+		for segID, s := range e.segments {
 			if s.Info.Collection == id {
 				if err := e.retire(tx, segID); err != nil {
 					return err
@@ -504,9 +504,9 @@ func (f *flusher) commitDead(tx *meta.Tx) error {
 	return nil
 }
 
-// findRow finds the row of a DocNum in the current segments. MetaMu is held.
+// findRow finds the row of a DocNum in the current segments. metaMu is held.
 func (e *Engine) findRow(coll uint32, num uint64) (*OpenSegment, int, bool) {
-	for _, s := range e.Segments {
+	for _, s := range e.segments {
 		if s.Info.Collection == coll && s.Info.MinDoc <= num && num <= s.Info.MaxDoc {
 			if row, ok := s.Find(num); ok {
 				return s, row, true
@@ -520,16 +520,16 @@ func (e *Engine) findRow(coll uint32, num uint64) (*OpenSegment, int, bool) {
 func (f *flusher) publish() error {
 	e := f.engine
 	for id, dead := range f.dead {
-		e.Segments[id].dead = dead
+		e.segments[id].dead = dead
 	}
 	for _, s := range f.built {
-		e.Segments[s.Info.ID] = s
+		e.segments[s.Info.ID] = s
 	}
-	e.CommitMu.Lock()
-	defer e.CommitMu.Unlock()
-	next := e.Cur.successor()
+	e.commitMu.Lock()
+	defer e.commitMu.Unlock()
+	next := e.cur.successor()
 	next.Applied = f.v.LSN
-	next.Files = newFileSet(e.Store, &e.ids, e.Segments)
+	next.Files = newFileSet(e.store, &e.ids, e.segments)
 	for id, v := range next.Views {
 		c := f.head.colls[id]
 		if c == nil {
@@ -550,7 +550,7 @@ func (f *flusher) publish() error {
 		}
 		next.Views[id] = v
 	}
-	e.Frozen, e.frozenAt = nil, nil
+	e.frozen, e.frozenAt = nil, nil
 	e.publish(next)
 	return nil
 }

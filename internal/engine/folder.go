@@ -31,11 +31,11 @@ const (
 
 // folderReader is the state of a reader of a published folder.
 type folderReader struct {
-	// Guarded by Engine.MetaMu.
-	Manifest *manifest.Manifest  // of the current version
+	// Guarded by Engine.metaMu.
+	manifest *manifest.Manifest  // of the current version
 	verified map[string]struct{} // paths of files whose checksums were compared
 	spoilt   bool                // the head has batches of a version that failed to load
-	ahead    uint64              // Version.Ahead of the next version that is loaded
+	ahead    uint64              // Version.ahead of the next version that is loaded
 
 	mu    sync.Mutex
 	stats ReplicaStats
@@ -52,7 +52,7 @@ type ReplicaStats struct {
 
 // Replica describes the state of a published folder; false for another directory.
 func (e *Engine) Replica() (ReplicaStats, bool) {
-	f := e.Folder
+	f := e.folder
 	if f == nil {
 		return ReplicaStats{}, false
 	}
@@ -60,6 +60,9 @@ func (e *Engine) Replica() (ReplicaStats, bool) {
 	defer f.mu.Unlock()
 	return f.stats, true
 }
+
+// IsFolder reports whether the database was opened from a published folder.
+func (e *Engine) IsFolder() bool { return e.folder != nil }
 
 // isPublished reports whether the directory is a published folder.
 func (e *Engine) isPublished() (bool, error) {
@@ -75,7 +78,7 @@ func (e *Engine) isPublished() (bool, error) {
 
 // openPublished opens the newest version of a published folder.
 func (e *Engine) openPublished(start time.Time) error {
-	e.Folder = &folderReader{verified: map[string]struct{}{}}
+	e.folder = &folderReader{verified: map[string]struct{}{}}
 	m, view, rejected, err := e.newest(context.Background(), 0, e.Opts.Follow > 0)
 	if err != nil {
 		return err
@@ -87,8 +90,8 @@ func (e *Engine) openPublished(start time.Time) error {
 		return fmt.Errorf("%w: directory %q holds no version", ErrNotFound, e.Dir)
 	}
 	e.names.Store(view)
-	if e.Store, err = meta.Open(view, MetaName, meta.Options{ReadOnly: true}); err == nil {
-		err = e.load(e.Store)
+	if e.store, err = meta.Open(view, MetaName, meta.Options{ReadOnly: true}); err == nil {
+		err = e.load(e.store)
 	}
 	if err == nil {
 		err = e.catchUp(context.Background(), m, view)
@@ -96,11 +99,11 @@ func (e *Engine) openPublished(start time.Time) error {
 	if err != nil {
 		return NewVersionError(m, err)
 	}
-	e.Folder.Manifest = m
-	e.Folder.note(m, nil)
-	e.Opts.Logger.Info("opened", "dir", e.Dir, "version", m.Number, "lsn", e.Cur.LSN, "segments",
-		len(e.Segments), "took", time.Since(start))
-	e.Background.start(e)
+	e.folder.manifest = m
+	e.folder.note(m, nil)
+	e.Opts.Logger.Info("opened", "dir", e.Dir, "version", m.Number, "lsn", e.cur.LSN, "segments",
+		len(e.segments), "took", time.Since(start))
+	e.background.start(e)
 	return nil
 }
 
@@ -208,9 +211,9 @@ func (e *Engine) newest(ctx context.Context, current uint64, verify bool) (
 // Published returns the manifest of the current version of a published folder, and says why newer
 // versions cannot be taken.
 func (e *Engine) Published(ctx context.Context) (m *manifest.Manifest, rejected []error, err error) {
-	e.MetaMu.Lock()
-	defer e.MetaMu.Unlock()
-	m = e.Folder.Manifest
+	e.metaMu.Lock()
+	defer e.metaMu.Unlock()
+	m = e.folder.manifest
 	_, _, rejected, err = e.newest(ctx, m.Number, true)
 	return m, rejected, err
 }
@@ -218,8 +221,8 @@ func (e *Engine) Published(ctx context.Context) (m *manifest.Manifest, rejected 
 // complete returns an error if a file of a version is missing or wrong. verify also
 // compares checksums, once per file.
 func (e *Engine) complete(ctx context.Context, m *manifest.Manifest, verify bool) error {
-	f := e.Folder
-	if f.Manifest != nil && m.DB != f.Manifest.DB {
+	f := e.folder
+	if f.manifest != nil && m.DB != f.manifest.DB {
 		return fmt.Errorf("%w: a version of another database: open the folder again", document.ErrInvalid)
 	}
 	for _, file := range m.Files {
@@ -281,20 +284,20 @@ func Digest(ctx context.Context, fsys *vfs.FS, name string) (size int64, sum [sh
 
 // Refresh takes the newest version of a published folder, if it is newer than the present one.
 func (e *Engine) Refresh(ctx context.Context) (bool, error) {
-	if e.Folder == nil {
+	if e.folder == nil {
 		return false, document.Invalidf("directory %q is no published folder", e.Dir)
 	}
-	e.MetaMu.Lock()
-	defer e.MetaMu.Unlock()
+	e.metaMu.Lock()
+	defer e.metaMu.Unlock()
 	if err := e.Begin(); err != nil {
 		return false, err
 	}
 	defer e.End()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(e.Background.stopped, cancel)()
-	f := e.Folder
-	m, view, rejected, err := e.newest(ctx, f.Manifest.Number, true)
+	defer context.AfterFunc(e.background.stopped, cancel)()
+	f := e.folder
+	m, view, rejected, err := e.newest(ctx, f.manifest.Number, true)
 	if m == nil && len(rejected) > 0 {
 		err = rejected[0]
 	}
@@ -307,7 +310,7 @@ func (e *Engine) Refresh(ctx context.Context) (bool, error) {
 		}
 	}
 	swapped := err == nil && m != nil
-	f.note(f.Manifest, err)
+	f.note(f.manifest, err)
 	if err != nil {
 		return false, err
 	}
@@ -324,18 +327,18 @@ func (f *folderReader) note(m *manifest.Manifest, err error) {
 	}
 }
 
-// take makes a complete version the current one. MetaMu is held.
+// take makes a complete version the current one. metaMu is held.
 func (e *Engine) take(ctx context.Context, m *manifest.Manifest, view *vfs.FS) error {
-	f, before := e.Folder, e.Files()
+	f, before := e.folder, e.Files()
 	e.names.Store(view) // prepare opens derived files by these names
 	err := e.replace(func() (*meta.Store, error) {
 		store, err := e.prepare(ctx, m, view)
 		if err != nil {
 			return nil, err
 		}
-		for _, s := range e.Segments {
+		for _, s := range e.segments {
 			for _, d := range s.Derived {
-				if was, is := f.Manifest.Find(d.File()), m.Find(d.File()); is != nil &&
+				if was, is := f.manifest.Find(d.File()), m.Find(d.File()); is != nil &&
 					(was == nil || was.Path != is.Path) {
 					d.retry()
 				}
@@ -347,7 +350,7 @@ func (e *Engine) take(ctx context.Context, m *manifest.Manifest, view *vfs.FS) e
 		e.names.Store(before)
 		return err
 	}
-	f.Manifest, f.spoilt = m, false
+	f.manifest, f.spoilt = m, false
 	for path := range f.verified {
 		if !holds(m, path) {
 			delete(f.verified, path)
@@ -357,11 +360,11 @@ func (e *Engine) take(ctx context.Context, m *manifest.Manifest, view *vfs.FS) e
 }
 
 // replace makes the version that build prepares the current one: readers see the version before
-// until all is ready. build returns the store with the documents. MetaMu is held.
+// until all is ready. build returns the store with the documents. metaMu is held.
 func (e *Engine) replace(build func() (*meta.Store, error)) (err error) {
-	active, nextNum, nextColl := e.Active, e.nextNum, e.nextColl
+	active, nextNum, nextColl := e.head, e.nextNum, e.nextColl
 	frozen := e.shared.received.frozen
-	segments, stored, state := e.Segments, e.stored, e.State
+	segments, stored, state := e.segments, e.stored, e.state
 	e.hold(true)
 	var store *meta.Store
 	err = vfs.Catch(MetaName, func() (err error) { // a panic, too, must restore the version before
@@ -369,11 +372,11 @@ func (e *Engine) replace(build func() (*meta.Store, error)) (err error) {
 		return err
 	})
 	if err != nil {
-		e.CommitMu.Lock()
-		e.Active, e.nextNum, e.nextColl = active, nextNum, nextColl
+		e.commitMu.Lock()
+		e.head, e.nextNum, e.nextColl = active, nextNum, nextColl
 		e.shared.received.frozen = frozen
-		e.CommitMu.Unlock()
-		e.Segments, e.stored, e.State = segments, stored, state
+		e.commitMu.Unlock()
+		e.segments, e.stored, e.state = segments, stored, state
 		e.hold(false)
 		return err
 	}
@@ -385,14 +388,14 @@ func (e *Engine) replace(build func() (*meta.Store, error)) (err error) {
 // prepare builds a version: on top of the tip if it continues the current version,
 // otherwise from its own meta.bolt. It returns the store with the documents.
 func (e *Engine) prepare(ctx context.Context, m *manifest.Manifest, view *vfs.FS) (store *meta.Store, err error) {
-	f := e.Folder
-	store = e.Store
-	if f.spoilt || !m.Continues(f.Manifest) {
+	f := e.folder
+	store = e.store
+	if f.spoilt || !m.Continues(f.manifest) {
 		if store, err = meta.Open(view, MetaName, meta.Options{ReadOnly: true}); err != nil {
 			return nil, err
 		}
-		if e.Cur != nil { // not while the folder is opened
-			if last := e.Cur.Number(); m.Batch+f.ahead <= last {
+		if e.cur != nil { // not while the folder is opened
+			if last := e.cur.Number(); m.Batch+f.ahead <= last {
 				f.ahead = last + 1 - m.Batch
 			}
 		}
@@ -419,10 +422,10 @@ func holds(m *manifest.Manifest, path string) bool {
 // hold(true) makes publish keep new versions aside until reveal. hold(false) drops such a
 // version.
 func (e *Engine) hold(on bool) {
-	e.CommitMu.Lock()
-	defer e.CommitMu.Unlock()
-	e.Mu.Lock()
-	defer e.Mu.Unlock()
+	e.commitMu.Lock()
+	defer e.commitMu.Unlock()
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	e.holding = on
 	if v := e.held; v != nil {
 		e.held = nil
@@ -432,21 +435,21 @@ func (e *Engine) hold(on bool) {
 
 // reveal makes the held version, if any, the current one.
 func (e *Engine) reveal(store *meta.Store) {
-	e.CommitMu.Lock()
-	defer e.CommitMu.Unlock()
-	e.Mu.Lock()
-	defer e.Mu.Unlock()
-	e.holding, e.Store = false, store
+	e.commitMu.Lock()
+	defer e.commitMu.Unlock()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.holding, e.store = false, store
 	if v := e.held; v != nil {
-		old := e.Cur
-		e.Cur, e.held = v, nil
+		old := e.cur
+		e.cur, e.held = v, nil
 		if old != nil {
 			e.unref(old)
 		}
 	}
 }
 
-// closeStore closes the store of a published version without readers; Mu is held.
+// closeStore closes the store of a published version without readers; mu is held.
 func (e *Engine) closeStore(s *meta.Store) {
 	e.left(s)
 	if err := s.Close(); err != nil {
@@ -481,20 +484,20 @@ func (e *Engine) follow(ctx context.Context) {
 // or has followed a leader, only the store of the oldest such version has all of them.
 func (s *OpenSegment) documents(fn func(tx *meta.Tx) error) error {
 	e := s.engine
-	e.Mu.Lock()
-	store, oldest := e.Store, (*Version)(nil)
-	if e.Folder != nil || e.Opts.Upstream != nil {
-		for v := range e.Live {
+	e.mu.Lock()
+	store, oldest := e.store, (*Version)(nil)
+	if e.folder != nil || e.Opts.Upstream != nil {
+		for v := range e.live {
 			if (oldest == nil || v.Applied < oldest.Applied) && v.Files.Holds(s) {
 				oldest = v
 			}
 		}
 		if oldest != nil {
-			oldest.Refs++
+			oldest.refs++
 			store = oldest.Files.Store
 		}
 	}
-	e.Mu.Unlock()
+	e.mu.Unlock()
 	if oldest != nil {
 		defer e.Drop(oldest)
 	}

@@ -15,7 +15,7 @@ import (
 
 // commitMeta runs the transaction of a flush (v is its version) or of a compaction (v is
 // nil). Afterwards it removes log and segment files that the previous commit made
-// obsolete. MetaMu is held.
+// obsolete. metaMu is held.
 func (e *Engine) commitMeta(v *Version, fn func(tx *meta.Tx) error) (err error) {
 	if err := errors.Join(e.Err(), e.mayWrite()); err != nil {
 		return err
@@ -28,31 +28,31 @@ func (e *Engine) commitMeta(v *Version, fn func(tx *meta.Tx) error) (err error) 
 	if err := e.fenced(); err != nil {
 		return err
 	}
-	before, segments, stored := e.State, maps.Clone(e.Segments), maps.Clone(e.stored)
+	before, segments, stored := e.state, maps.Clone(e.segments), maps.Clone(e.stored)
 	kept := before.Obsolete
-	err = e.Store.Update(func(tx *meta.Tx) error {
-		e.State.Obsolete = slices.Clone(kept)
+	err = e.store.Update(func(tx *meta.Tx) error {
+		e.state.Obsolete = slices.Clone(kept)
 		if err := fn(tx); err != nil {
 			return err
 		}
 		if v != nil {
-			e.State.Applied, e.State.NextDoc = v.LSN, v.nextNum
-			e.State.NextCollection = e.nextCollection()
+			e.state.Applied, e.state.NextDoc = v.LSN, v.nextNum
+			e.state.NextCollection = e.nextCollection()
 		}
-		return tx.SetState(e.State)
+		return tx.SetState(e.state)
 	})
-	if noSpace(err) && e.Store.Usable() { // meta.bolt is unchanged
-		e.State, e.Segments, e.stored = before, segments, stored
+	if noSpace(err) && e.store.Usable() { // meta.bolt is unchanged
+		e.state, e.segments, e.stored = before, segments, stored
 		return err
 	}
 	if err != nil {
 		return e.Fail(err)
 	}
-	e.Commits++
+	e.commits++
 	e.committed = time.Now()
 	// If the newest root of meta.bolt is damaged, the next Open uses the root before it.
 	// The files of that root must stay until this commit replaces it.
-	if log := e.Log.Load(); log != nil {
+	if log := e.log.Load(); log != nil {
 		if err := log.Release(before.Applied); err != nil {
 			return e.Fail(err)
 		}
@@ -61,27 +61,27 @@ func (e *Engine) commitMeta(v *Version, fn func(tx *meta.Tx) error) (err error) 
 	for _, id := range kept {
 		if !e.inUse(id) {
 			e.removeSegment(id)
-			e.State.Obsolete = slices.DeleteFunc(e.State.Obsolete, func(o uint64) bool { return o == id })
+			e.state.Obsolete = slices.DeleteFunc(e.state.Obsolete, func(o uint64) bool { return o == id })
 		}
 	}
-	if len(e.State.Obsolete) > 0 {
-		wake(e.Background.tidy)
+	if len(e.state.Obsolete) > 0 {
+		wake(e.background.tidy)
 	}
 	return nil
 }
 
 func (e *Engine) nextCollection() uint32 {
-	e.CommitMu.Lock()
-	defer e.CommitMu.Unlock()
+	e.commitMu.Lock()
+	defer e.commitMu.Unlock()
 	return e.nextColl
 }
 
 // retire takes a segment out of the database. Its files stay until the next commit,
-// because the older root of meta.bolt needs them, and until no version has it. MetaMu is
+// because the older root of meta.bolt needs them, and until no version has it. metaMu is
 // held.
 func (e *Engine) retire(tx *meta.Tx, id uint64) error {
-	e.State.Obsolete = append(e.State.Obsolete, id)
-	delete(e.Segments, id)
+	e.state.Obsolete = append(e.state.Obsolete, id)
+	delete(e.segments, id)
 	return tx.DeleteSegment(id)
 }
 
@@ -110,8 +110,8 @@ func (e *Engine) removeFiles(id uint64, dirs ...string) {
 			}
 		}
 	}
-	e.Mu.Lock()
-	defer e.Mu.Unlock()
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	if left {
 		e.litter[id] = struct{}{}
 	} else {
@@ -121,12 +121,21 @@ func (e *Engine) removeFiles(id uint64, dirs ...string) {
 
 // removeLitter retries failed removals of segments.
 func (e *Engine) removeLitter() {
-	e.Mu.Lock()
+	e.mu.Lock()
 	ids := slices.Collect(maps.Keys(e.litter))
-	e.Mu.Unlock()
+	e.mu.Unlock()
 	for _, id := range ids {
 		e.removeFiles(id, TmpDir, SegDir)
 	}
+}
+
+// BetweenCommits runs fn while no flush or compaction commits to meta.bolt, and this process does
+// not step down. So the files that fn reads belong to one state. commits is the number of commits
+// since the database was opened. Writes go on.
+func (e *Engine) BetweenCommits(fn func(commits uint64) error) error {
+	e.metaMu.Lock()
+	defer e.metaMu.Unlock()
+	return fn(e.commits)
 }
 
 // Settle flushes and then commits once more. Both roots of meta.bolt then have the same
@@ -135,8 +144,8 @@ func (e *Engine) Settle() error {
 	if err := e.Flush(); err != nil {
 		return err
 	}
-	e.MetaMu.Lock()
-	defer e.MetaMu.Unlock()
+	e.metaMu.Lock()
+	defer e.metaMu.Unlock()
 	return e.commitAgain()
 }
 
@@ -146,9 +155,9 @@ func (e *Engine) Settle() error {
 // another one often follows. It returns the time until it should be called again, 0 if a commit or
 // the end of a reader calls it.
 func (e *Engine) Tidy(age time.Duration) (next time.Duration, err error) {
-	e.MetaMu.Lock()
-	defer e.MetaMu.Unlock()
-	if !slices.ContainsFunc(e.State.Obsolete, func(id uint64) bool { return !e.inUse(id) }) {
+	e.metaMu.Lock()
+	defer e.metaMu.Unlock()
+	if !slices.ContainsFunc(e.state.Obsolete, func(id uint64) bool { return !e.inUse(id) }) {
 		return 0, nil
 	}
 	if wait := age - time.Since(e.committed); wait > 0 {
@@ -161,7 +170,7 @@ func (e *Engine) Tidy(age time.Duration) (next time.Duration, err error) {
 }
 
 // commitAgain commits without changes, but for the documents that only older versions needed.
-// MetaMu is held.
+// metaMu is held.
 func (e *Engine) commitAgain() error {
 	return e.commitMeta(nil, func(tx *meta.Tx) error {
 		oldest := e.oldest()
@@ -169,7 +178,7 @@ func (e *Engine) commitAgain() error {
 			return err
 		}
 		for id, def := range maps.Clone(e.stored) {
-			if def == nil && oldest >= e.State.Applied {
+			if def == nil && oldest >= e.state.Applied {
 				if err := tx.DropCollection(id); err != nil {
 					return err
 				}

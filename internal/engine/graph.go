@@ -28,7 +28,7 @@ func (e *Engine) graphOf(s *OpenSegment) *Derived[graph.Graph] {
 	ident := s.CodesIdent()
 	return &Derived[graph.Graph]{
 		engine: e, Name: derivedName(s.Info.ID, "graph"), when: ByCompact,
-		Parse:  func(b []byte) (*graph.Graph, error) { return graph.Parse(b, ident, s.Codes.Current()) },
+		parse:  func(b []byte) (*graph.Graph, error) { return graph.Parse(b, ident, s.Codes.peek()) },
 		verify: (*graph.Graph).Verify,
 		deep: func(ctx context.Context, g *graph.Graph) error {
 			err := g.Compare(ctx, s.Rows)
@@ -37,16 +37,16 @@ func (e *Engine) graphOf(s *OpenSegment) *Derived[graph.Graph] {
 			}
 			return err
 		},
-		Write: func(ctx context.Context, w io.WriterAt) error { return e.writeGraph(ctx, w, s) },
+		write: func(ctx context.Context, w io.WriterAt) error { return e.writeGraph(ctx, w, s) },
 		newer: fileformat.ErrVersion,
 		lacks: graph.ErrCodes,
-		stale: func(g *graph.Graph) bool { return g.Codes() != nil && g.Codes() != s.Codes.Current() },
+		stale: func(g *graph.Graph) bool { return g.Codes() != nil && g.Codes() != s.Codes.peek() },
 
 		outdated: func(g *graph.Graph) bool { return g.Outdated(s.index() == IndexSmall) },
 		unwanted: func() bool { return s.index() == IndexNone },
 		dropped: func() {
-			e.Mu.Lock()
-			defer e.Mu.Unlock()
+			e.mu.Lock()
+			defer e.mu.Unlock()
 			e.dropBase(s)
 		},
 	}
@@ -56,7 +56,7 @@ func (e *Engine) graphOf(s *OpenSegment) *Derived[graph.Graph] {
 // damaged: then there is no graph until they have been rebuilt.
 func (s *OpenSegment) DistrustGraph(g *graph.Graph, err error) {
 	if errors.Is(err, graph.ErrCodes) {
-		s.Codes.DistrustOf(g.Codes(), err)
+		s.Codes.distrustOf(g.Codes(), err)
 	} else {
 		s.Graph.Distrust(err)
 	}
@@ -92,20 +92,20 @@ func (e *Engine) writeGraph(ctx context.Context, w io.WriterAt, s *OpenSegment) 
 		}
 		defer func() { progress.Add(left) }() // duplicates are not inserted
 	}
-	e.Mu.Lock()
-	base := s.Base
+	e.mu.Lock()
+	base := s.base
 	if base != nil {
 		opts.Rows = s.baseRows
 		base.sets++ // Close may drop it during the build
 	}
-	e.Mu.Unlock()
+	e.mu.Unlock()
 	if base != nil {
 		opts.Base = base.Graph.Get()
 	}
 	opts.Codes = s.codesToShare(ctx)
 	_, err := graph.Write(ctx, w, s.CodesIdent(), s.Rows, opts)
 	if errors.Is(err, graph.ErrCodes) {
-		s.Codes.DistrustOf(opts.Codes, err)
+		s.Codes.distrustOf(opts.Codes, err)
 		opts.Codes = s.codesToShare(ctx)
 		_, err = graph.Write(ctx, w, s.CodesIdent(), s.Rows, opts)
 	}
@@ -114,8 +114,8 @@ func (e *Engine) writeGraph(ctx context.Context, w io.WriterAt, s *OpenSegment) 
 		opts.Base = nil
 		_, err = graph.Write(ctx, w, s.CodesIdent(), s.Rows, opts)
 	}
-	e.Mu.Lock()
-	defer e.Mu.Unlock()
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	if base != nil {
 		e.letGo(base)
 	}
@@ -143,21 +143,21 @@ func (e *Engine) keepBase(s, base *OpenSegment, rows []uint32) {
 	for i, row := range rows {
 		s.baseRows[i] = int32(row) // terms.Dropped becomes -1
 	}
-	e.Mu.Lock()
-	defer e.Mu.Unlock()
-	s.Base = base
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s.base = base
 	base.sets++
 }
 
-// dropBase releases the base of a segment; Mu is held.
+// dropBase releases the base of a segment; mu is held.
 func (e *Engine) dropBase(s *OpenSegment) {
-	if base := s.Base; base != nil {
-		s.Base, s.baseRows = nil, nil
+	if base := s.base; base != nil {
+		s.base, s.baseRows = nil, nil
 		e.letGo(base)
 	}
 }
 
-// letGo releases one reference to a segment; Mu is held.
+// letGo releases one reference to a segment; mu is held.
 func (e *Engine) letGo(s *OpenSegment) {
 	if s.sets--; s.sets == 0 {
 		e.shut(s)

@@ -19,11 +19,11 @@ import (
 
 // A head holds in memory the rows that are in the WAL and not yet in meta.bolt
 // and the segments. One head serves all collections. Only the goroutine that
-// holds Engine.CommitMu adds to it; readers use the prefix that their version of
+// holds Engine.commitMu adds to it; readers use the prefix that their version of
 // the database names.
 type head struct {
 	colls map[uint32]*collHead
-	Bytes int64 // approximate memory
+	bytes int64 // approximate memory
 	// logged is about how many bytes its batches take in the log.
 	logged int64
 	vecs   int64     // bytes of vectors
@@ -167,7 +167,7 @@ func (h *head) put(coll uint32, o *Op) {
 	}
 	(*t).append(o)
 	c.record(o.ID, o.Num)
-	h.Bytes += int64(len(o.Doc)+4*dim+len(o.ID)) + entryOverhead
+	h.bytes += int64(len(o.Doc)+4*dim+len(o.ID)) + entryOverhead
 	h.vecs += int64(4 * dim)
 }
 

@@ -67,8 +67,8 @@ func (e *Engine) HeadCodes(v *View, p *Part, add bool) HeadCodes {
 	h.Blocks = t.get()
 	switch {
 	case !add || len(h.Blocks) >= full:
-	case e.Background.code != nil && e.Opts.Compaction:
-		wake(e.Background.code)
+	case e.background.code != nil && e.Opts.Compaction:
+		wake(e.background.code)
 	case t.building.TryLock():
 		h.Blocks = e.codeBlocks(v, p, maxNewBlocks, nil)
 		t.building.Unlock()

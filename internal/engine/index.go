@@ -108,10 +108,10 @@ func otherIndex(collection string, have, want Index) error {
 // index returns the present index of the segment's collection.
 func (s *OpenSegment) index() Index {
 	e := s.engine
-	e.Mu.Lock()
-	defer e.Mu.Unlock()
-	if e.Cur == nil || e.Cur.Views[s.Info.Collection] == nil {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.cur == nil || e.cur.Views[s.Info.Collection] == nil {
 		return IndexFast
 	}
-	return e.Cur.Views[s.Info.Collection].Def.Schema.Index
+	return e.cur.Views[s.Info.Collection].Def.Schema.Index
 }

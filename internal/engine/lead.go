@@ -56,7 +56,7 @@ func (e *Engine) abandon() {
 	}
 }
 
-// left reports a store of a follower that is closed; Mu is held.
+// left reports a store of a follower that is closed; mu is held.
 func (e *Engine) left(s *meta.Store) {
 	if root, ok := e.shared.roots[s]; ok {
 		delete(e.shared.roots, s)
@@ -95,8 +95,8 @@ func (e *Engine) TryLead() error {
 	}
 	e.shared.received.restart(nil)
 	e.Retry()        // the leader before may have replaced files
-	lsn := e.Cur.LSN // before anybody else publishes versions
-	e.Background.lead(e)
+	lsn := e.cur.LSN // before anybody else publishes versions
+	e.background.lead(e)
 	e.role.Store(uint32(Leader))
 	e.Opts.Logger.Info("leads", "dir", e.Dir, "lsn", lsn, "took", time.Since(start))
 	return nil
@@ -112,8 +112,8 @@ func (e *Engine) catchUpLast() {
 
 // inherit loads the files of the leader before.
 func (e *Engine) inherit(o wal.Options) (tail wal.Tail, err error) {
-	e.MetaMu.Lock()
-	defer e.MetaMu.Unlock()
+	e.metaMu.Lock()
+	defer e.metaMu.Unlock()
 	err = e.replace(func() (store *meta.Store, err error) {
 		store, tail, err = e.loadAgain(meta.Options{Trusted: true}, o)
 		return store, err
@@ -121,7 +121,7 @@ func (e *Engine) inherit(o wal.Options) (tail wal.Tail, err error) {
 	return tail, err
 }
 
-// loadAgain loads the files and replays the log. The lock of the database and MetaMu are held.
+// loadAgain loads the files and replays the log. The lock of the database and metaMu are held.
 func (e *Engine) loadAgain(m meta.Options, o wal.Options) (store *meta.Store, tail wal.Tail, err error) {
 	if store, err = e.openMeta(m); err != nil {
 		return nil, tail, err
@@ -142,8 +142,8 @@ func (e *Engine) loadAgain(m meta.Options, o wal.Options) (store *meta.Store, ta
 // retreat makes a follower again of a process that has begun to lead and cannot. Others may write
 // meta.bolt from now on, so it is opened for reading.
 func (e *Engine) retreat() error {
-	e.MetaMu.Lock()
-	defer e.MetaMu.Unlock()
+	e.metaMu.Lock()
+	defer e.metaMu.Unlock()
 	err := e.endWriting()
 	return errors.Join(err, e.replace(func() (*meta.Store, error) {
 		store, _, err := e.loadAgain(meta.Options{ReadOnly: true, Trusted: true}, e.logOptions())
@@ -153,13 +153,13 @@ func (e *Engine) retreat() error {
 
 // endWriting gives up the log and the head that is being flushed. Nobody may be writing.
 func (e *Engine) endWriting() error {
-	e.CommitMu.Lock()
-	defer e.CommitMu.Unlock()
-	if e.Frozen != nil {
+	e.commitMu.Lock()
+	defer e.commitMu.Unlock()
+	if e.frozen != nil {
 		e.Drop(e.frozenAt)
-		e.Frozen, e.frozenAt, e.flushErr = nil, nil, nil
+		e.frozen, e.frozenAt, e.flushErr = nil, nil, nil
 	}
-	if log := e.Log.Swap(nil); log != nil {
+	if log := e.log.Swap(nil); log != nil {
 		return log.Close()
 	}
 	return nil
@@ -167,7 +167,7 @@ func (e *Engine) endWriting() error {
 
 // setWrites notes whether this process may write.
 func (e *Engine) setWrites(may bool) {
-	e.Mu.Lock()
-	defer e.Mu.Unlock()
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	e.writes = may
 }

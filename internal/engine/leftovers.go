@@ -36,8 +36,8 @@ type Leftovers struct {
 // Leftovers uses the state in which meta.bolt was found, before the log is
 // replayed.
 func (e *Engine) Leftovers() *Leftovers {
-	l := &Leftovers{FS: e.FS, state: e.State, named: map[uint64]bool{}}
-	for id := range e.Segments {
+	l := &Leftovers{FS: e.FS, state: e.state, named: map[uint64]bool{}}
+	for id := range e.segments {
 		l.named[id] = true
 	}
 	l.has = func(coll uint32, num uint64) bool {

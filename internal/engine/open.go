@@ -84,10 +84,10 @@ func (e *Engine) open() (err error) {
 	if err != nil {
 		return err
 	}
-	if e.Store, err = e.openMeta(meta.Options{ReadOnly: e.Opts.ReadOnly, Verify: crashed}); err != nil {
+	if e.store, err = e.openMeta(meta.Options{ReadOnly: e.Opts.ReadOnly, Verify: crashed}); err != nil {
 		return err
 	}
-	if err := e.load(e.Store); err != nil {
+	if err := e.load(e.store); err != nil {
 		return err
 	}
 	if !e.Opts.ReadOnly {
@@ -98,7 +98,7 @@ func (e *Engine) open() (err error) {
 			return err
 		}
 	}
-	if err := e.recover(!created && !e.Store.Sealed()); err != nil {
+	if err := e.recover(!created && !e.store.Sealed()); err != nil {
 		return err
 	}
 	if e.Opts.ReadOnly && e.sharing() {
@@ -110,9 +110,9 @@ func (e *Engine) open() (err error) {
 		}
 		e.shared.mark.Store(&mark)
 	}
-	e.Opts.Logger.Info("opened", "dir", e.Dir, "lsn", e.Cur.LSN, "segments", len(e.Segments),
+	e.Opts.Logger.Info("opened", "dir", e.Dir, "lsn", e.cur.LSN, "segments", len(e.segments),
 		"took", time.Since(start))
-	e.Background.start(e)
+	e.background.start(e)
 	return nil
 }
 
@@ -265,7 +265,7 @@ func (e *Engine) load(store *meta.Store) error {
 		return err
 	}
 	switch {
-	case e.Cur == nil:
+	case e.cur == nil:
 		e.Identity = c.state.DB
 	case e.Identity != c.state.DB: // its segments are sound, but not of this database
 		e.replaced.Store(true)
@@ -274,8 +274,8 @@ func (e *Engine) load(store *meta.Store) error {
 	}
 	e.replaced.Store(false)
 	ids := &e.ids
-	if e.Folder == nil || e.Cur == nil {
-		e.State = c.state
+	if e.folder == nil || e.cur == nil {
+		e.state = c.state
 	} else {
 		ids = new(KnownIDs)
 	}
@@ -285,13 +285,13 @@ func (e *Engine) load(store *meta.Store) error {
 	}
 	e.nextNum, e.nextColl = c.state.NextDoc, c.state.NextCollection
 	e.outcomes.known(c.state.Applied)
-	e.Segments, e.stored = open, c.defs
+	e.segments, e.stored = open, c.defs
 	version := &Version{
 		Views: c.views, Names: c.names, LSN: c.state.Applied, Applied: c.state.Applied, nextNum: c.state.NextDoc,
 		Files: newFileSet(store, ids, open),
 	}
-	if e.Folder != nil {
-		version.Ahead = e.Folder.ahead
+	if e.folder != nil {
+		version.ahead = e.folder.ahead
 	}
 	e.publish(version)
 	return nil
@@ -368,7 +368,7 @@ func (e *Engine) openSegments(c *catalogue) (_ map[uint64]*OpenSegment, err erro
 				Err: fmt.Errorf("segment %d belongs to unknown collection %d", s.info.ID, s.info.Collection)}
 		}
 		dead := bitset.FromChunks(s.dead)
-		seg := e.Segments[s.info.ID]
+		seg := e.segments[s.info.ID]
 		if seg == nil || seg.Info != s.info {
 			if seg, err = e.openSegment(s.info, view.Def.Schema.Metric, dead); err != nil {
 				return nil, err
@@ -450,18 +450,18 @@ func (e *Engine) replayLog(o wal.Options) (wal.Tail, error) {
 			return wal.Tail{}, err
 		}
 	}
-	return wal.Replay(o, e.State.Applied, e.replay)
+	return wal.Replay(o, e.state.Applied, e.replay)
 }
 
 // startLog begins a new log behind the recovered one, and flushes the recovered batches.
 func (e *Engine) startLog(o wal.Options, tail wal.Tail, unclean bool) error {
-	log, err := wal.Create(o, e.Cur.LSN+1, e.Cur.LSN)
+	log, err := wal.Create(o, e.cur.LSN+1, e.cur.LSN)
 	if err != nil {
 		return err
 	}
-	e.Log.Store(log)
-	if tail.Torn || tail.Files > 0 || !e.Active.empty() || e.Store.Torn() || unclean {
-		e.Opts.Logger.Info("recovered", "lsn", e.Cur.LSN, "files", tail.Files, "torn", tail.Torn)
+	e.log.Store(log)
+	if tail.Torn || tail.Files > 0 || !e.head.empty() || e.store.Torn() || unclean {
+		e.Opts.Logger.Info("recovered", "lsn", e.cur.LSN, "files", tail.Files, "torn", tail.Torn)
 		return e.Settle()
 	}
 	return nil
@@ -505,16 +505,16 @@ func BadBatch(lsn uint64, err error) error {
 
 // replay applies one record of the log.
 func (e *Engine) replay(lsn uint64, record []byte) error {
-	e.CommitMu.Lock()
-	full := e.Leads() && e.Active.Bytes >= e.Opts.HeadSize
-	e.CommitMu.Unlock()
+	e.commitMu.Lock()
+	full := e.Leads() && e.head.bytes >= e.Opts.HeadSize
+	e.commitMu.Unlock()
 	if full {
 		if err := e.Flush(); err != nil {
 			return err
 		}
 	}
-	e.CommitMu.Lock()
-	defer e.CommitMu.Unlock()
+	e.commitMu.Lock()
+	defer e.commitMu.Unlock()
 	batches, err := readRecords([]Record{{LSN: lsn, Data: record}})
 	if err == nil {
 		_, err = e.replayTogether(batches, false)
@@ -552,7 +552,7 @@ func readRecords(records []Record) ([]logBatch, error) {
 
 // replayTogether makes batches of the log visible in one version, and returns those that need
 // another one: from the first one on that changes the collections. kept says that the head has the
-// batches. CommitMu is held.
+// batches. commitMu is held.
 func (e *Engine) replayTogether(batches []logBatch, kept bool) (rest []logBatch, err error) {
 	n := 1
 	for n < len(batches) && !batches[0].defines() && !batches[n].defines() {

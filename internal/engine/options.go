@@ -39,13 +39,13 @@ type Options struct {
 	Trials     int           // see graph.Options
 }
 
-// NeverSynced is the SyncWithin of a process that leaves syncing to the system.
-const NeverSynced time.Duration = math.MaxInt64
+// neverSynced is the SyncWithin of a process that leaves syncing to the system.
+const neverSynced time.Duration = math.MaxInt64
 
 // SyncWithin returns how long after its acknowledgement a write may be lost with the power.
 func (o *Options) SyncWithin() time.Duration {
 	if o.SyncAlways {
 		return 0
 	}
-	return cmp.Or(o.SyncEvery, NeverSynced)
+	return cmp.Or(o.SyncEvery, neverSynced)
 }

@@ -109,10 +109,10 @@ func (t *outcomes) find(id RequestID) (o outcome, applied bool, since uint64) {
 // documents that it deleted, or 0 if it was not applied. ErrUnknown says that this process does not
 // know. The request must not be on its way any more.
 func (e *Engine) Outcome(id RequestID, seen uint64) (lsn uint64, deleted int, err error) {
-	// The observer has heard of a batch when its commit gives up CommitMu. So followers get the
+	// The observer has heard of a batch when its commit gives up commitMu. So followers get the
 	// batch before the answer.
-	e.CommitMu.Lock()
-	defer e.CommitMu.Unlock()
+	e.commitMu.Lock()
+	defer e.commitMu.Unlock()
 	if !e.Leads() {
 		return 0, 0, errDeposed
 	}
@@ -137,9 +137,9 @@ func (e *Engine) Received(id RequestID, seen uint64) (lsn uint64, deleted int, u
 	if err := e.CatchUp(); err != nil { // others may know
 		return 0, 0, seen
 	}
-	e.Mu.Lock()
-	now := e.Cur.LSN
-	e.Mu.Unlock()
+	e.mu.Lock()
+	now := e.cur.LSN
+	e.mu.Unlock()
 	o, applied, since := e.outcomes.find(id)
 	switch {
 	case applied && o.lsn <= now:
@@ -156,7 +156,7 @@ func (e *Engine) Seen() uint64 {
 	r.mu.Lock()
 	last := r.last
 	r.mu.Unlock()
-	e.Mu.Lock()
-	defer e.Mu.Unlock()
-	return max(last, e.Cur.LSN)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return max(last, e.cur.LSN)
 }

@@ -87,7 +87,7 @@ func TestOutcomes(t *testing.T) {
 
 // TestReceived looks for requests among the batches that a process has received.
 func TestReceived(t *testing.T) {
-	e := &Engine{Cur: &Version{LSN: 12}}
+	e := &Engine{cur: &Version{LSN: 12}}
 	e.outcomes.known(10)
 	e.outcomes.note(11, number(1), 3)
 	e.outcomes.note(12, number(2), 0)

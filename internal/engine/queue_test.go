@@ -14,10 +14,10 @@ func TestLeadNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer e.Close()
-	e.Queue.committing = true // as CommitSubmitted leaves it
+	e.queue.committing = true // as CommitSubmitted leaves it
 	e.commitNext(nil)
-	if e.Queue.committing || !e.Active.first.IsZero() {
-		t.Errorf("committing: %v, a group began at %v", e.Queue.committing, e.Active.first)
+	if e.queue.committing || !e.head.first.IsZero() {
+		t.Errorf("committing: %v, a group began at %v", e.queue.committing, e.head.first)
 	}
 	if _, err := e.Exclusively(t.Context(), func(*Group) ([]Op, error) { return nil, nil }); err != nil {
 		t.Error(err)
@@ -41,13 +41,13 @@ func TestOthersDecideNothing(t *testing.T) {
 		"the observer":    e.CommitSubmitted,
 		"another request": func() { e.commitNext(&request{turn: make(chan bool, 1)}) },
 	} {
-		decided, e.Queue.Waiting = false, []*request{r}
+		decided, e.queue.waiting = false, []*request{r}
 		commit()
 		if decided || len(r.turn) != 1 || !<-r.turn {
 			t.Fatalf("%s did not give the turn to the function; decided: %v", name, decided)
 		}
-		if !e.commitNext(r) || !decided || e.Queue.committing {
-			t.Errorf("after %s, decided: %v, committing: %v", name, decided, e.Queue.committing)
+		if !e.commitNext(r) || !decided || e.queue.committing {
+			t.Errorf("after %s, decided: %v, committing: %v", name, decided, e.queue.committing)
 		}
 	}
 }

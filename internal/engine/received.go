@@ -12,7 +12,7 @@ import (
 type received struct {
 	waiting atomic.Bool // there are records, or err
 
-	mu      sync.Mutex // taken after CommitMu
+	mu      sync.Mutex // taken after commitMu
 	records []Record
 	bytes   int
 	memory  []byte       // of the records; when it is full, another one takes its place
@@ -20,7 +20,7 @@ type received struct {
 	err     error        // why batches could not be applied; until Adopt
 	since   [][]logBatch // after the root, applied
 
-	// Guarded by CommitMu.
+	// Guarded by commitMu.
 	applied uint64 // last batch in the root: the head begins after it
 	frozen  *head  // the older part of the head, which ends where the leader froze its own; or nil
 	split   uint64 // last batch in frozen
@@ -118,8 +118,8 @@ func (e *Engine) CatchUp() error {
 		return err
 	}
 	defer e.End()
-	e.CommitMu.Lock()
-	defer e.CommitMu.Unlock()
+	e.commitMu.Lock()
+	defer e.commitMu.Unlock()
 	records, memory, err := r.take()
 	var batches []logBatch
 	if err == nil && len(records) > 0 {
@@ -136,7 +136,7 @@ func (e *Engine) CatchUp() error {
 }
 
 // replayAll replays batches and returns them without those that this process has: a root came after
-// them. kept says that the head has them. CommitMu is held.
+// them. kept says that the head has them. commitMu is held.
 func (e *Engine) replayAll(batches []logBatch, kept bool) ([]logBatch, error) {
 	last := e.tip().LSN
 	for len(batches) > 0 && batches[0].lsn <= last {

@@ -314,21 +314,21 @@ func TestNextRoot(t *testing.T) {
 		if err := p.follower.CatchUp(); err != nil {
 			t.Fatal(err)
 		}
-		head := p.follower.Active
+		head := p.follower.head
 		if err := p.follower.AdoptNext(root); err != nil {
 			t.Fatal(err)
 		}
-		if kept := p.follower.Active == head; kept != keeps {
+		if kept := p.follower.head == head; kept != keeps {
 			t.Fatalf("round %d: the follower keeps the rows after the root: %v", round, kept)
 		}
 	}
 	root := p.root
 	for round := range 40 {
 		write(round)
-		p.leader.MetaMu.Lock() // the flush comes later
-		p.leader.CommitMu.Lock()
+		p.leader.metaMu.Lock() // the flush comes later
+		p.leader.commitMu.Lock()
 		err := p.leader.freeze()
-		p.leader.CommitMu.Unlock()
+		p.leader.commitMu.Unlock()
 		told := rng.IntN(4) > 0
 		if err == nil && told {
 			err = p.follower.Freeze(p.tap.frozen)
@@ -347,7 +347,7 @@ func TestNextRoot(t *testing.T) {
 			adopt(round, root, true)
 			write(round)
 		}
-		p.leader.MetaMu.Unlock()
+		p.leader.metaMu.Unlock()
 		if err := p.leader.flushFrozen(); err != nil {
 			t.Fatal(err)
 		}
@@ -356,7 +356,7 @@ func TestNextRoot(t *testing.T) {
 		if p.follower.shared.received.frozen != nil {
 			t.Fatalf("round %d: the follower keeps rows that the root has", round)
 		}
-		if n := p.follower.Cur.Applied; n != p.tap.root.Applied {
+		if n := p.follower.cur.Applied; n != p.tap.root.Applied {
 			t.Fatalf("round %d: the root has batch %d, not %d", round, n, p.tap.root.Applied)
 		}
 		want, _ := content(t, p.leader)
@@ -371,7 +371,7 @@ func TestNextRoot(t *testing.T) {
 func TestReceivedIsBounded(t *testing.T) {
 	p := newPair(t)
 	text := string(bytes.Repeat([]byte("x"), 100<<10))
-	applied := p.follower.Cur.LSN
+	applied := p.follower.cur.LSN
 	for range 3 * maxReceived / len(text) {
 		p.put(map[string]string{"a": text})
 		if err := p.receive(); err != nil {
@@ -381,8 +381,8 @@ func TestReceivedIsBounded(t *testing.T) {
 			t.Fatalf("%d bytes wait", n)
 		}
 	}
-	if now := p.follower.Cur.LSN; now == applied || now == p.leader.Cur.LSN {
-		t.Fatalf("batch %d of %d is applied, after %d", now, p.leader.Cur.LSN, applied)
+	if now := p.follower.cur.LSN; now == applied || now == p.leader.cur.LSN {
+		t.Fatalf("batch %d of %d is applied, after %d", now, p.leader.cur.LSN, applied)
 	}
 }
 
@@ -435,17 +435,17 @@ func TestSplitHead(t *testing.T) {
 	for i := range 10 {
 		write(i)
 	}
-	p.leader.MetaMu.Lock() // the flush comes later
-	p.leader.CommitMu.Lock()
+	p.leader.metaMu.Lock() // the flush comes later
+	p.leader.commitMu.Lock()
 	err := p.leader.freeze()
-	p.leader.CommitMu.Unlock()
+	p.leader.commitMu.Unlock()
 	if err := errors.Join(err, p.follower.Freeze(p.tap.frozen), p.follower.Freeze(p.tap.frozen)); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 5 {
 		write(10 + i)
 	}
-	p.leader.MetaMu.Unlock()
+	p.leader.metaMu.Unlock()
 	want, _ := content(t, p.leader)
 	same := func(when string) {
 		t.Helper()

@@ -15,11 +15,11 @@ import (
 	"github.com/vecbolt/vecbolt/segment/terms"
 )
 
-// newSegmentID returns an unused segment number. MetaMu is held. The next commit records
+// newSegmentID returns an unused segment number. metaMu is held. The next commit records
 // the number; until then its file is a leftover, which the next Open removes.
 func (e *Engine) newSegmentID() uint64 {
-	id := e.State.NextSegment
-	e.State.NextSegment++
+	id := e.state.NextSegment
+	e.state.NextSegment++
 	return id
 }
 

@@ -57,7 +57,7 @@ func (e *Engine) Leads() bool { return e.Role() == Leader }
 
 // LogBytes returns the size of the log in bytes, 0 for a process that does not lead.
 func (e *Engine) LogBytes() int64 {
-	if log := e.Log.Load(); log != nil {
+	if log := e.log.Load(); log != nil {
 		return log.Size()
 	}
 	return 0
@@ -113,8 +113,8 @@ type Upstream interface {
 
 // sharing is the part of an engine that other processes are concerned with.
 type sharing struct {
-	observer Observer             // guarded by Mu
-	roots    map[*meta.Store]Root // of followers; guarded by Mu
+	observer Observer             // guarded by mu
+	roots    map[*meta.Store]Root // of followers; guarded by mu
 	look     atomic.Pointer[func(context.Context) error]
 	mark     atomic.Pointer[string] // of the lock, when this process last read the files alone
 	received received
@@ -125,26 +125,26 @@ func (e *Engine) sharing() bool { return e.Opts.Shared && e.Dir != Memory }
 
 // Observe sets the observer of a leader.
 func (e *Engine) Observe(o Observer) {
-	e.Mu.Lock()
-	defer e.Mu.Unlock()
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	e.shared.observer = o
 }
 
 // observer returns the observer; nil if no other process follows.
 func (e *Engine) observer() Observer {
-	e.Mu.Lock()
-	defer e.Mu.Unlock()
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	return e.shared.observer
 }
 
-// announce reports a new root of meta.bolt. MetaMu is held. Without a pin, followers stay on the
+// announce reports a new root of meta.bolt. metaMu is held. Without a pin, followers stay on the
 // root that they have.
 func (e *Engine) announce() {
 	o := e.observer()
 	if o == nil {
 		return
 	}
-	tx, unpin, err := e.Store.Pin()
+	tx, unpin, err := e.store.Pin()
 	if err != nil {
 		e.Opts.Logger.Warn("cannot show followers a new root", "error", err)
 		return
@@ -152,9 +152,9 @@ func (e *Engine) announce() {
 	o.Rooted(e.root(tx), unpin)
 }
 
-// root describes a root of meta.bolt. MetaMu is held.
+// root describes a root of meta.bolt. metaMu is held.
 func (e *Engine) root(tx uint64) Root {
-	return Root{DB: e.Identity, Leader: e.lock.Load().Token(), Tx: tx, Applied: e.State.Applied}
+	return Root{DB: e.Identity, Leader: e.lock.Load().Token(), Tx: tx, Applied: e.state.Applied}
 }
 
 // Join gives a new follower the state of the database: first a root and the number of the newest
@@ -165,17 +165,17 @@ func (e *Engine) Join(begin func(root Root, lsn uint64, unpin func()), each func
 		return err
 	}
 	defer e.End()
-	e.MetaMu.Lock() // keeps the log
-	defer e.MetaMu.Unlock()
-	tx, unpin, err := e.Store.Pin()
+	e.metaMu.Lock() // keeps the log
+	defer e.metaMu.Unlock()
+	tx, unpin, err := e.store.Pin()
 	if err != nil {
 		return err
 	}
 	root := e.root(tx)
-	e.CommitMu.Lock()
-	lsn := e.Cur.LSN
+	e.commitMu.Lock()
+	lsn := e.cur.LSN
 	begin(root, lsn, unpin)
-	e.CommitMu.Unlock()
+	e.commitMu.Unlock()
 	if lsn == root.Applied {
 		return nil
 	}
@@ -262,18 +262,18 @@ func (e *Engine) Freeze(lsn uint64) error {
 	if err := e.CatchUp(); err != nil {
 		return err
 	}
-	e.CommitMu.Lock()
-	defer e.CommitMu.Unlock()
+	e.commitMu.Lock()
+	defer e.commitMu.Unlock()
 	r := &e.shared.received
-	if e.Cur == nil || e.Cur.LSN != lsn || r.frozen != nil || e.Active.empty() {
+	if e.cur == nil || e.cur.LSN != lsn || r.frozen != nil || e.head.empty() {
 		return nil // AdoptNext applies the batches again
 	}
-	r.frozen, r.split, e.Active = e.Active, lsn, newHead()
+	r.frozen, r.split, e.head = e.head, lsn, newHead()
 	return nil
 }
 
 // keepHead makes what the head has after a root the whole head, and reports whether it could: the
-// root must end where the head begins, or where it was split. CommitMu is held.
+// root must end where the head begins, or where it was split. commitMu is held.
 func (e *Engine) keepHead(root Root) bool {
 	r := &e.shared.received
 	switch {
@@ -289,13 +289,13 @@ func (e *Engine) keepHead(root Root) bool {
 // adopt makes a root and the batches after it the current version. kept says that the present head
 // has these batches.
 func (e *Engine) adopt(root Root, batches []logBatch, kept bool) error {
-	e.MetaMu.Lock()
-	defer e.MetaMu.Unlock()
+	e.metaMu.Lock()
+	defer e.metaMu.Unlock()
 	if err := e.Begin(); err != nil {
 		return err
 	}
 	defer e.End()
-	first := e.Cur == nil
+	first := e.cur == nil
 	err := e.replace(func() (*meta.Store, error) {
 		store, err := meta.Open(e.FS, MetaName, meta.Options{Root: root.Tx})
 		if err != nil {
@@ -306,65 +306,65 @@ func (e *Engine) adopt(root Root, batches []logBatch, kept bool) error {
 		if token, err := e.FS.LockToken(LockName); err != nil || token == "" || token != root.Leader {
 			return nil, errors.Join(meta.ErrRoot, err, store.Close())
 		}
-		e.Mu.Lock()
+		e.mu.Lock()
 		e.shared.roots[store] = root
-		e.Mu.Unlock()
-		e.CommitMu.Lock()
+		e.mu.Unlock()
+		e.commitMu.Lock()
 		kept = kept && e.keepHead(root)
-		e.CommitMu.Unlock()
+		e.commitMu.Unlock()
 		if !kept {
 			e.reset()
 		}
 		if err := e.load(store); err != nil {
-			e.Mu.Lock()
-			defer e.Mu.Unlock()
+			e.mu.Lock()
+			defer e.mu.Unlock()
 			e.closeStore(store)
 			return nil, err
 		}
-		if e.State.DB != root.DB || e.State.Applied != root.Applied {
+		if e.state.DB != root.DB || e.state.Applied != root.Applied {
 			return nil, &fileformat.CorruptError{File: MetaName, Offset: -1,
 				Err: fmt.Errorf("has batch %d of database %x, the leading process %d of %x",
-					e.State.Applied, e.State.DB, root.Applied, root.DB)}
+					e.state.Applied, e.state.DB, root.Applied, root.DB)}
 		}
-		e.CommitMu.Lock()
-		defer e.CommitMu.Unlock()
+		e.commitMu.Lock()
+		defer e.commitMu.Unlock()
 		batches, err = e.replayAll(batches, kept)
 		return store, err
 	})
 	if err != nil {
 		return err
 	}
-	e.CommitMu.Lock()
+	e.commitMu.Lock()
 	e.shared.received.applied = root.Applied
-	e.CommitMu.Unlock()
+	e.commitMu.Unlock()
 	e.shared.received.restart(batches)
 	e.role.Store(uint32(Follower)) // it may have been a Reader
-	e.Opts.Logger.Debug("took a root of the leader", "dir", e.Dir, "lsn", e.Cur.LSN, "applied", root.Applied,
-		"segments", len(e.Segments))
+	e.Opts.Logger.Debug("took a root of the leader", "dir", e.Dir, "lsn", e.cur.LSN, "applied", root.Applied,
+		"segments", len(e.segments))
 	if first {
-		e.Background.start(e)
+		e.background.start(e)
 	}
 	return nil
 }
 
 // Retry looks for derived files that were absent: the leader has made some.
 func (e *Engine) Retry() {
-	e.Mu.Lock()
-	defer e.Mu.Unlock()
-	for s := range e.Mapped {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for s := range e.mapped {
 		for _, d := range s.Derived {
 			d.retry()
 		}
 	}
 }
 
-// Decide runs decide on the newest version.
-func (e *Engine) Decide(decide func(*Group) ([]Op, error)) (ops []Op, err error) {
+// decide runs a function on the newest version.
+func (e *Engine) decide(decide func(*Group) ([]Op, error)) (ops []Op, err error) {
 	if err := e.CatchUp(); err != nil {
 		return nil, err
 	}
-	e.CommitMu.Lock()
-	defer e.CommitMu.Unlock()
+	e.commitMu.Lock()
+	defer e.commitMu.Unlock()
 	g := newGroup(e)
 	err = e.Guard(func() (err error) {
 		ops, err = decide(g)
@@ -381,7 +381,7 @@ func (e *Engine) forward(ctx context.Context, r *request) (done bool, err error)
 	defer e.End()
 	var decide func() ([]Op, error)
 	if r.decide != nil {
-		decide = func() ([]Op, error) { return e.Decide(r.decide) }
+		decide = func() ([]Op, error) { return e.decide(r.decide) }
 	}
 	r.deleted, done, err = e.Opts.Upstream.Forward(ctx, r.ops, r.size, decide)
 	return done, err
@@ -393,7 +393,7 @@ func (e *Engine) forward(ctx context.Context, r *request) (done bool, err error)
 func (e *Engine) Fresh() (bool, error) {
 	read := e.shared.mark.Load()
 	if read == nil { // a published folder, which nobody leads
-		return e.Folder != nil, nil
+		return e.folder != nil, nil
 	}
 	if moved, err := e.FS.Moved(); moved || err != nil {
 		return false, err
@@ -405,8 +405,8 @@ func (e *Engine) Fresh() (bool, error) {
 // Reload loads the files again in a process that only reads, once a leader has ended. It fails with
 // ErrLocked while another process leads.
 func (e *Engine) Reload() error {
-	e.MetaMu.Lock()
-	defer e.MetaMu.Unlock()
+	e.metaMu.Lock()
+	defer e.metaMu.Unlock()
 	if err := e.Begin(); err != nil {
 		return err
 	}
@@ -428,7 +428,7 @@ func (e *Engine) Reload() error {
 		e.Retry() // a leader may have made files
 		e.shared.mark.Store(&mark)
 		e.role.Store(uint32(Reader))
-		e.Opts.Logger.Info("reads alone", "dir", e.Dir, "lsn", e.Cur.LSN, "segments", len(e.Segments))
+		e.Opts.Logger.Info("reads alone", "dir", e.Dir, "lsn", e.cur.LSN, "segments", len(e.segments))
 	}
 	return errors.Join(err, lock.Close())
 }
@@ -450,9 +450,9 @@ func (e *Engine) Alone(fn func() error) (alone bool, err error) {
 	if moved, err := e.FS.Moved(); err != nil || moved {
 		return false, err
 	}
-	e.MetaMu.Lock()
-	store := e.Store
-	e.MetaMu.Unlock()
+	e.metaMu.Lock()
+	store := e.store
+	e.metaMu.Unlock()
 	if newest, err := store.Newest(); err != nil || !newest {
 		return false, err
 	}
@@ -469,7 +469,7 @@ func (e *Engine) CheckLog(ctx context.Context) (damage, err error) {
 		}
 		return e.readLog(ctx, true)
 	}
-	if damage, err = e.readLog(ctx, false); e.Folder != nil {
+	if damage, err = e.readLog(ctx, false); e.folder != nil {
 		return damage, err
 	}
 	// To keep leaders away while a long log is read would make their Open fail. It is read again
@@ -491,16 +491,16 @@ var errLed = fmt.Errorf("%w: it may be writing the log", ErrLocked)
 
 // readLog is CheckLog of a process that leads, and fails if it no longer does, or of another one.
 func (e *Engine) readLog(ctx context.Context, leads bool) (damage, err error) {
-	e.MetaMu.Lock() // keeps log files from being removed
-	defer e.MetaMu.Unlock()
-	e.CommitMu.Lock() // keeps batches from being written
-	defer e.CommitMu.Unlock()
+	e.metaMu.Lock() // keeps log files from being removed
+	defer e.metaMu.Unlock()
+	e.commitMu.Lock() // keeps batches from being written
+	defer e.commitMu.Unlock()
 	if leads {
 		if err := e.mayWrite(); err != nil {
 			return nil, err
 		}
 	}
-	_, damage = wal.Replay(wal.Options{FS: e.Files(), DB: e.State.DB}, e.Cur.Applied,
+	_, damage = wal.Replay(wal.Options{FS: e.Files(), DB: e.state.DB}, e.cur.Applied,
 		func(_ uint64, b []byte) error {
 			_, err := DecodeRecord(b)
 			return errors.Join(err, ctx.Err())
@@ -520,7 +520,7 @@ func (e *Engine) Look(look func(context.Context) error) {
 
 // reset empties the head, for a version that is loaded again.
 func (e *Engine) reset() {
-	e.CommitMu.Lock()
-	defer e.CommitMu.Unlock()
-	e.Active, e.shared.received.frozen = newHead(), nil
+	e.commitMu.Lock()
+	defer e.commitMu.Unlock()
+	e.head, e.shared.received.frozen = newHead(), nil
 }

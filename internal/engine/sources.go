@@ -78,20 +78,20 @@ func mergedDigest(victims []victim) *sourceDigest {
 // because meta.bolt's digest of all documents of the collection covers the
 // documents of the segment.
 func (e *Engine) upgrade() error {
-	if !e.Store.Old() {
+	if !e.store.Old() {
 		return nil
 	}
 	if err := e.Leftovers().readLog(); err != nil {
 		return err // do not change a database that cannot be opened
 	}
-	e.MetaMu.Lock()
-	defer e.MetaMu.Unlock()
+	e.metaMu.Lock()
+	defer e.metaMu.Unlock()
 	err := e.commitMeta(nil, func(tx *meta.Tx) error {
 		colls, err := tx.Collections()
 		if err != nil {
 			return err
 		}
-		for _, s := range e.Segments {
+		for _, s := range e.segments {
 			at := slices.IndexFunc(colls, func(c meta.Collection) bool { return c.ID == s.Info.Collection })
 			s.Info.Docs = collectionDigest(colls[at], s.Info)
 			if err := tx.PutSegment(s.Info); err != nil {

@@ -205,9 +205,9 @@ func (t *segmentTerms) Of(a *Analysis) *Derived[terms.Terms] {
 	ident := t.s.TermsIdent(a)
 	d := &Derived[terms.Terms]{
 		engine: t.s.engine, Name: t.File(), when: t.stage(),
-		Parse:   func(b []byte) (*terms.Terms, error) { return terms.Parse(b, ident) },
+		parse:   func(b []byte) (*terms.Terms, error) { return terms.Parse(b, ident) },
 		verify:  (*terms.Terms).Verify,
-		Write:   func(ctx context.Context, w io.WriterAt) error { return t.s.WriteTerms(ctx, w, a) },
+		write:   func(ctx context.Context, w io.WriterAt) error { return t.s.WriteTerms(ctx, w, a) },
 		newer:   fileformat.ErrVersion,
 		scratch: func() bool { now := t.s.engine.Analysis(t.s.Info.Collection); return now == nil || now.id != a.id },
 	}
@@ -221,12 +221,12 @@ func (t *segmentTerms) Of(a *Analysis) *Derived[terms.Terms] {
 // Analysis returns the present analysis of a collection; nil if it has no
 // index.
 func (e *Engine) Analysis(coll uint32) *Analysis {
-	e.Mu.Lock()
-	defer e.Mu.Unlock()
-	if e.Cur == nil || e.Cur.Views[coll] == nil {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.cur == nil || e.cur.Views[coll] == nil {
 		return nil
 	}
-	return e.Cur.Views[coll].Def.Analysis
+	return e.cur.Views[coll].Def.Analysis
 }
 
 func (s *OpenSegment) TermsIdent(a *Analysis) terms.Ident {
@@ -298,9 +298,9 @@ func (t *segmentTerms) fault(f *vfs.FaultError) error {
 	return nil
 }
 
-func (t *segmentTerms) Close() {
+func (t *segmentTerms) close() {
 	for _, d := range t.All() {
-		d.Close()
+		d.close()
 	}
 }
 

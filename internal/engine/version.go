@@ -18,7 +18,7 @@ import (
 // files are removed only when nobody can read them.
 type Version struct {
 	LSN     uint64            // the last batch in it
-	Ahead   uint64            // see Number
+	ahead   uint64            // see Number
 	Applied uint64            // the last batch in meta.bolt and the segments when it was made
 	nextNum uint64            // DocNums from here on are not in it
 	Names   map[string]uint32 // never written to once published
@@ -27,13 +27,13 @@ type Version struct {
 
 	HeadBytes int64 // approximate memory of the heads when it was made
 
-	Refs int // guarded by Engine.Mu; the current version holds one
+	refs int // guarded by Engine.mu; the current version holds one
 }
 
 // Number returns a number that grows with every batch. A published folder may go on with a database
 // that was restored, whose batches have the numbers of earlier ones: Number grows then as well, so
 // that no two versions of a process with other documents have the same number.
-func (v *Version) Number() uint64 { return v.LSN + v.Ahead }
+func (v *Version) Number() uint64 { return v.LSN + v.ahead }
 
 // Read runs fn in a read transaction on the documents of the version.
 func (v *Version) Read(fn func(tx *meta.Tx) error) error { return v.Files.Store.View(fn) }

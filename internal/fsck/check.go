@@ -136,7 +136,7 @@ func (c *checker) expect() {
 
 // leftovers reports segment files that meta.bolt does not account for.
 func (c *checker) leftovers() error {
-	if c.engine.Folder != nil {
+	if c.engine.IsFolder() {
 		return nil // a published folder holds the files that its manifests name
 	}
 	l := &engine.Leftovers{FS: c.engine.FS}
@@ -298,7 +298,7 @@ func (c *checker) texts(v *engine.View, p *engine.Part, live bitset.Set) error {
 // published compares all files of the current version of a published folder with its manifest, and
 // reports newer versions: readers pass over them, which must not hide that they are lost.
 func (c *checker) published() error {
-	if c.engine.Folder == nil {
+	if !c.engine.IsFolder() {
 		return nil
 	}
 	m, rejected, err := c.engine.Published(c.ctx)

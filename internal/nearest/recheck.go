@@ -130,11 +130,7 @@ func (r *Rechecks) serve(ctx context.Context) {
 }
 
 // busy reports whether every processor has a call to serve.
-func (r *Rechecks) busy() bool {
-	r.engine.Mu.Lock()
-	defer r.engine.Mu.Unlock()
-	return r.engine.Running >= runtime.GOMAXPROCS(0)
-}
+func (r *Rechecks) busy() bool { return r.engine.Calls() >= runtime.GOMAXPROCS(0) }
 
 // Drain checks the queued probes and does not wait for more.
 func (r *Rechecks) Drain(ctx context.Context) {

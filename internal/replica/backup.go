@@ -147,16 +147,18 @@ func apart(dir, db, path string) error {
 // copyStore copies meta.bolt and pins the version that lists its segments. from is the file system
 // that holds them. ver is nil if this process has no meta.bolt with batch lsn yet.
 func copyStore(e *engine.Engine, to *vfs.FS, name string, lsn uint64) (ver *engine.Version, from *vfs.FS, err error) {
-	e.MetaMu.Lock()
-	defer e.MetaMu.Unlock()
-	ver = e.Current()
-	if ver.Applied >= lsn {
-		if err = ver.Files.Store.CopyTo(to, name); err == nil {
-			return ver, e.Files(), nil
+	err = e.BetweenCommits(func(uint64) (err error) {
+		now := e.Current()
+		if now.Applied >= lsn {
+			if err = now.Files.Store.CopyTo(to, name); err == nil {
+				ver, from = now, e.Files()
+				return nil
+			}
 		}
-	}
-	e.Drop(ver)
-	return nil, nil, err
+		e.Drop(now)
+		return err
+	})
+	return ver, from, err
 }
 
 // copyLog copies the log that a killed writer left behind. It replays the copy, because a log that

@@ -318,7 +318,11 @@ func (p *Publisher) publish(ctx context.Context) (done Publication, err error) {
 	if p.last != nil {
 		next.old = p.last.Names()
 	}
-	commits, err := next.documents()
+	var commits uint64
+	err = p.engine.BetweenCommits(func(n uint64) error {
+		commits = n
+		return next.documents(n)
+	})
 	if next.ver != nil {
 		defer p.engine.Drop(next.ver)
 	}
@@ -393,12 +397,7 @@ func (p *Publisher) long() bool {
 	if size, err := p.engine.FS.Size(engine.MetaName); err == nil {
 		limit = max(limit, size/4)
 	}
-	p.engine.CommitMu.Lock()
-	defer p.engine.CommitMu.Unlock()
-	bytes := p.engine.Active.Bytes
-	if p.engine.Frozen != nil {
-		bytes += p.engine.Frozen.Bytes
-	}
+	bytes := p.engine.HeadBytes()
 	return bytes > limit || files >= maxLogFiles && bytes > 0
 }
 
@@ -509,25 +508,23 @@ type publication struct {
 
 // documents adds meta.bolt and the batches after it: the published files, as
 // long as they are valid, and the batches since then. It also chooses the
-// version.
-func (p *publication) documents() (commits uint64, err error) {
+// version. It runs between two commits to meta.bolt; commits is the number of the last one.
+func (p *publication) documents(commits uint64) error {
 	e := p.engine
-	e.MetaMu.Lock()
-	defer e.MetaMu.Unlock()
-	if !e.Leads() { // it has lost the lead since; StepDown waits for MetaMu
-		return 0, engine.ErrFollows
+	if !e.Leads() { // it has lost the lead since
+		return engine.ErrFollows
 	}
 	p.ver = e.Current()
 	// A replica must not have what the database may lose. Writers go on: their
 	// writes after this sync are not in the version, which was chosen before.
 	if !e.Opts.SyncAlways {
-		if err := e.Log.Load().Sync(); err != nil {
-			return 0, e.Fail(err)
+		if err := e.SyncLog(); err != nil {
+			return err
 		}
 	}
 	p.m.Batch = p.ver.LSN
 	from := p.ver.Applied
-	if p.based && p.commits == e.Commits && p.last.Batch >= from && p.last.Batch <= p.ver.LSN {
+	if p.based && p.commits == commits && p.last.Batch >= from && p.last.Batch <= p.ver.LSN {
 		from = p.last.Batch
 		for _, f := range p.last.Files {
 			if !strings.HasPrefix(f.Name, engine.SegDir+"/") {
@@ -547,7 +544,7 @@ func (p *publication) documents() (commits uint64, err error) {
 			err = p.adopt(engine.SumsName)
 		}
 		if err != nil {
-			return 0, err
+			return err
 		}
 	}
 	if from < p.ver.LSN {
@@ -563,10 +560,10 @@ func (p *publication) documents() (commits uint64, err error) {
 			err = p.adopt(name)
 		}
 		if err != nil {
-			return 0, err
+			return err
 		}
 	}
-	return e.Commits, nil
+	return nil
 }
 
 // adopt moves a complete and synced file from tmp/ to its place.

@@ -604,7 +604,7 @@ func (s *leader) work(f *session, m Message) (id uint64, _ work) {
 				return ops, err
 			})
 			if err == nil {
-				s.engine.Background.WakeCompact() // segments may lack a new text index
+				s.engine.WakeCompact() // segments may lack a new text index
 			}
 			return err
 		}
