@@ -145,7 +145,7 @@ func (s *Store) Check(ctx context.Context, report func(file string, offset int64
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.bolt == nil {
-		return ErrClosed
+		return errClosed
 	}
 	c := &checker{store: s, ctx: ctx, report: report}
 	whole, err := c.pages()

@@ -107,7 +107,7 @@ func (tx *Tx) ID(coll uint32, id string) (doc uint64, ok bool, err error) {
 // PutID makes id name a document. Ids in ascending order are fastest.
 func (tx *Tx) PutID(coll uint32, id string, doc uint64) error {
 	if !validID(id) {
-		return ErrTooLong
+		return errTooLong
 	}
 	t, err := tx.change((*Tx).identifiers, coll)
 	if err != nil {
@@ -117,7 +117,7 @@ func (tx *Tx) PutID(coll uint32, id string, doc uint64) error {
 	return t.putNumber(tx.key, doc)
 }
 
-func validID(id string) bool { return len(id) > 0 && len(id) <= MaxID }
+func validID(id string) bool { return len(id) > 0 && len(id) <= maxID }
 
 func (t *table) putNumber(key []byte, v uint64) error {
 	var b [8]byte
@@ -162,7 +162,7 @@ func (tx *Tx) IDs(coll uint32, from string, inclusive bool,
 // document. There is at most one note per id and LSN.
 func (tx *Tx) PutHistory(coll uint32, id string, lsn, old uint64) error {
 	if !validID(id) {
-		return ErrTooLong
+		return errTooLong
 	}
 	if _, err := tx.change((*Tx).documents, coll); err != nil { // must exist, because PurgeHistory deletes from it
 		return err
@@ -223,7 +223,7 @@ func (tx *Tx) History(coll uint32, id string, after uint64) (old uint64, ok bool
 // returns the number of removed notes.
 func (tx *Tx) PurgeHistory(upTo uint64) (n int, err error) {
 	if !tx.writable {
-		return 0, ErrReadOnly
+		return 0, errReadOnly
 	}
 	history, purge, err := tx.histories()
 	if err != nil {

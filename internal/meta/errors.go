@@ -9,14 +9,14 @@ import (
 )
 
 var (
-	// ErrClosed is returned by every call after Close.
-	ErrClosed = errors.New("meta: closed")
-	// ErrReadOnly is returned by changes to a store that is open read-only, or inside View.
-	ErrReadOnly = errors.New("meta: read-only")
-	// ErrNoCollection is returned by changes to a collection that does not exist.
-	ErrNoCollection = errors.New("meta: no such collection")
-	// ErrTooLong is returned by PutID and PutHistory for an id that is empty or longer than MaxID.
-	ErrTooLong = errors.New("meta: id too long or empty")
+	// errClosed is returned by every call after Close.
+	errClosed = errors.New("meta: closed")
+	// errReadOnly is returned by changes to a store that is open read-only, or inside View.
+	errReadOnly = errors.New("meta: read-only")
+	// errNoCollection is returned by changes to a collection that does not exist.
+	errNoCollection = errors.New("meta: no such collection")
+	// errTooLong is returned by PutID and PutHistory for an id that is empty or longer than maxID.
+	errTooLong = errors.New("meta: id too long or empty")
 )
 
 // corrupt returns a fileformat.CorruptError without an offset.

@@ -46,8 +46,8 @@ const (
 	golden = 0x9e3779b97f4a7c15 // 2^64 over the golden ratio
 )
 
-// MaxID is the maximum length of an id in bytes.
-const MaxID = 16384
+// maxID is the maximum length of an id in bytes.
+const maxID = 16384
 
 // bucketNames are the names of buckets by tag. Documents and ids have one bucket per collection,
 // named by bucketName.

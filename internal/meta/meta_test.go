@@ -580,14 +580,14 @@ func TestUnknownCollection(t *testing.T) {
 			"PutID": tx.PutID(3, "x", 1), "DeleteID": tx.DeleteID(3, "x"),
 			"PutHistory": tx.PutHistory(3, "x", 1, 1), "DropCollection": tx.DropCollection(3),
 		} {
-			wantError(t, call, err, ErrNoCollection)
+			wantError(t, call, err, errNoCollection)
 		}
 		if err := tx.PutCollection(3, "c", nil); err != nil {
 			return err
 		}
-		wantError(t, "empty id", tx.PutID(3, "", 1), ErrTooLong)
-		wantError(t, "long id", tx.PutID(3, strings.Repeat("x", MaxID+1), 1), ErrTooLong)
-		wantError(t, "long id", tx.PutHistory(3, strings.Repeat("x", MaxID+1), 1, 1), ErrTooLong)
+		wantError(t, "empty id", tx.PutID(3, "", 1), errTooLong)
+		wantError(t, "long id", tx.PutID(3, strings.Repeat("x", maxID+1), 1), errTooLong)
+		wantError(t, "long id", tx.PutHistory(3, strings.Repeat("x", maxID+1), 1, 1), errTooLong)
 		wantError(t, "chunk", tx.PutDeadChunk(1, maxChunks, []uint64{1}), fileformat.ErrFormat)
 		wantError(t, "chunk", tx.PutDeadChunk(1, 0, make([]uint64, chunkWords+1)), fileformat.ErrFormat)
 		st, err := tx.State()
@@ -598,10 +598,10 @@ func TestUnknownCollection(t *testing.T) {
 		if tx.SetState(st) == nil {
 			t.Error("the identity can be changed")
 		}
-		if err := tx.PutID(3, strings.Repeat("x", MaxID), 1); err != nil {
+		if err := tx.PutID(3, strings.Repeat("x", maxID), 1); err != nil {
 			return err
 		}
-		return tx.PutHistory(3, strings.Repeat("x", MaxID), 1, 1)
+		return tx.PutHistory(3, strings.Repeat("x", maxID), 1, 1)
 	})
 	view(t, s, func(tx *Tx) error {
 		if _, ok, err := tx.Document(4, 1); ok || err != nil {
@@ -613,10 +613,10 @@ func TestUnknownCollection(t *testing.T) {
 			"PutDeadChunk": tx.PutDeadChunk(1, 1, []uint64{1}), "SetState": tx.SetState(State{}),
 			"DropCollection": tx.DropCollection(3), "DeleteID": tx.DeleteID(3, "x"),
 		} {
-			wantError(t, call+" in View", err, ErrReadOnly)
+			wantError(t, call+" in View", err, errReadOnly)
 		}
 		_, err := tx.PurgeHistory(1)
-		wantError(t, "PurgeHistory in View", err, ErrReadOnly)
+		wantError(t, "PurgeHistory in View", err, errReadOnly)
 		return nil
 	})
 }

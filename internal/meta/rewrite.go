@@ -38,7 +38,7 @@ func (s *Store) rewrite() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.bolt == nil {
-		return errors.Join(ErrClosed, discard(s.fs, tmp))
+		return errors.Join(errClosed, discard(s.fs, tmp))
 	}
 	// Windows does not rename over an open file, so close it first. The lock of the database keeps
 	// other processes out.
@@ -188,7 +188,7 @@ func (s *Store) copyTo(to *vfs.FS, name string, records bool) (err error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.bolt == nil {
-		return ErrClosed
+		return errClosed
 	}
 	if err := s.whole(); err != nil {
 		return err

@@ -60,7 +60,7 @@ func (s *Store) Pin() (root uint64, unpin func(), err error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.bolt == nil {
-		return 0, nil, ErrClosed
+		return 0, nil, errClosed
 	}
 	if broken := s.broken.Load(); broken != nil {
 		return 0, nil, *broken
@@ -194,7 +194,7 @@ func (s *Store) Newest() (bool, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.bolt == nil {
-		return false, ErrClosed
+		return false, errClosed
 	}
 	f, err := s.fs.Open(s.name)
 	if err != nil {

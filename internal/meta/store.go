@@ -86,7 +86,7 @@ const (
 // Verify, it also verifies the structure of every page in use.
 func Open(fsys *vfs.FS, name string, opts Options) (_ *Store, err error) {
 	if opts.Create && opts.ReadOnly {
-		return nil, ErrReadOnly
+		return nil, errReadOnly
 	}
 	s := &Store{fs: fsys, name: name, opts: opts}
 	if opts.Root > 0 {
@@ -350,7 +350,7 @@ func (s *Store) View(fn func(*Tx) error) error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.bolt == nil {
-		return ErrClosed
+		return errClosed
 	}
 	return s.transact(false, func(b *bbolt.Tx) error { return fn(s.reader(b, s.sums.Load())) })
 }
@@ -490,9 +490,9 @@ func (s *Store) Usable() bool {
 func (s *Store) changeable() error {
 	switch {
 	case s.bolt == nil:
-		return ErrClosed
+		return errClosed
 	case s.opts.ReadOnly:
-		return ErrReadOnly
+		return errReadOnly
 	case s.broken.Load() != nil:
 		return *s.broken.Load()
 	case s.failed != nil:

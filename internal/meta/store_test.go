@@ -52,7 +52,7 @@ func TestOpenErrors(t *testing.T) {
 	_, err := Open(fsys, name, Options{})
 	wantError(t, "missing file", err, fs.ErrNotExist)
 	_, err = Open(fsys, name, Options{ReadOnly: true, Create: true})
-	wantError(t, "read-only creation", err, ErrReadOnly)
+	wantError(t, "read-only creation", err, errReadOnly)
 	s := open(t, fsys, Options{Create: true})
 	_, err = Open(fsys, name, Options{Create: true})
 	wantError(t, "second creation", err, fs.ErrExist)
@@ -68,11 +68,11 @@ func TestOpenErrors(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Errorf("second Close: %v", err)
 	}
-	wantError(t, "View after Close", s.View(nil), ErrClosed)
-	wantError(t, "Update after Close", s.Update(nil), ErrClosed)
-	wantError(t, "Rewrite after Close", s.Rewrite(), ErrClosed)
-	wantError(t, "CopyTo after Close", s.CopyTo(fsys, "x"), ErrClosed)
-	wantError(t, "Check after Close", s.Check(t.Context(), nil), ErrClosed)
+	wantError(t, "View after Close", s.View(nil), errClosed)
+	wantError(t, "Update after Close", s.Update(nil), errClosed)
+	wantError(t, "Rewrite after Close", s.Rewrite(), errClosed)
+	wantError(t, "CopyTo after Close", s.CopyTo(fsys, "x"), errClosed)
+	wantError(t, "Check after Close", s.Check(t.Context(), nil), errClosed)
 
 	path := filepath.Join(fsys.Dir(), name)
 	for what, content := range map[string]string{"empty": "", "text": strings.Repeat("text ", 10_000)} {
@@ -174,8 +174,8 @@ func TestReadOnly(t *testing.T) {
 			t.Errorf("content differs: %v", err)
 		}
 		wantIntact(t, s)
-		wantError(t, "Update", s.Update(func(*Tx) error { return nil }), ErrReadOnly)
-		wantError(t, "Rewrite", s.Rewrite(), ErrReadOnly)
+		wantError(t, "Update", s.Update(func(*Tx) error { return nil }), errReadOnly)
+		wantError(t, "Rewrite", s.Rewrite(), errReadOnly)
 		if size, _ := s.Size(); size != before.Size() {
 			t.Errorf("Size() = %d, want %d", size, before.Size())
 		}

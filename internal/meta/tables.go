@@ -48,7 +48,7 @@ func (tx *Tx) State() (State, error) {
 func (tx *Tx) SetState(s State) error {
 	switch {
 	case !tx.writable:
-		return ErrReadOnly
+		return errReadOnly
 	case s.DB != tx.state.DB:
 		return fmt.Errorf("meta: %s: identity %x cannot become %x", tx.store.name, tx.state.DB, s.DB)
 	}
@@ -87,7 +87,7 @@ func (tx *Tx) Collections() ([]Collection, error) {
 // PutCollection creates a collection, or renames it and replaces its schema, which is opaque here.
 func (tx *Tx) PutCollection(id uint32, name string, schema []byte) error {
 	if !tx.writable {
-		return ErrReadOnly
+		return errReadOnly
 	}
 	c, err := tx.collection(id)
 	if err != nil {
@@ -146,7 +146,7 @@ func (tx *Tx) DropCollection(id uint32) error {
 // documents of each segment, which version 1 does not have. See Store.Old.
 func (tx *Tx) Upgrade() error {
 	if !tx.writable {
-		return ErrReadOnly
+		return errReadOnly
 	}
 	tx.dirty = true
 	return tx.putRecord(tagSystem, keyFormat, encodeFormat())

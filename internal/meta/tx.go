@@ -233,7 +233,7 @@ func (t *table) verify(key, value []byte) ([]byte, error) {
 // the tally.
 func (t *table) put(key, payload []byte) error {
 	if !t.tx.writable {
-		return ErrReadOnly
+		return errReadOnly
 	}
 	old, err := t.find(key)
 	if err != nil {
@@ -251,7 +251,7 @@ func (t *table) put(key, payload []byte) error {
 // delete removes a record, intact or damaged, and reports whether it existed.
 func (t *table) delete(key []byte) (bool, error) {
 	if !t.tx.writable {
-		return false, ErrReadOnly
+		return false, errReadOnly
 	}
 	old, err := t.find(key)
 	if old == nil {
@@ -429,11 +429,11 @@ func (tx *Tx) owned(c *collection, t *table, tag uint8, fill float64) (*table, e
 // change returns a bucket of a collection that must exist.
 func (tx *Tx) change(open func(*Tx, uint32) (*table, error), coll uint32) (*table, error) {
 	if !tx.writable {
-		return nil, ErrReadOnly
+		return nil, errReadOnly
 	}
 	t, err := open(tx, coll)
 	if err == nil && t == nil {
-		err = fmt.Errorf("%w: %d", ErrNoCollection, coll)
+		err = fmt.Errorf("%w: %d", errNoCollection, coll)
 	}
 	return t, err
 }

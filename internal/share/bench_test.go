@@ -62,10 +62,10 @@ func BenchmarkRecords(b *testing.B) {
 	b.Run("read", func(b *testing.B) {
 		b.ReportAllocs()
 		var in bytes.Reader
-		r := NewReader(&in, true)
+		r := newReader(&in, true)
 		for b.Loop() {
 			in.Reset(sent)
-			m, err := r.Next()
+			m, err := r.next()
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -16,9 +16,9 @@ import (
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 )
 
-// ErrNotLeader refuses a request before anything was done: the process does not lead, or no longer.
+// errNotLeader refuses a request before anything was done: the process does not lead, or no longer.
 // Ask the next leader.
-var ErrNotLeader = errors.New("this process does not lead the database")
+var errNotLeader = errors.New("this process does not lead the database")
 
 // ErrStopped is the error of a call that has waited for a leader which is stopped, where this
 // process cannot take its place.
@@ -52,8 +52,8 @@ var sentinels = [...]error{
 	syscall.ENOSPC,
 	syscall.EDQUOT,
 	syscall.EIO,
-	ErrNotLeader,
-	ErrTooLarge,
+	errNotLeader,
+	errTooLarge,
 }
 
 // A remoteError is an error of another process. It has the same text and matches the same errors.

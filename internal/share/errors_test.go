@@ -58,7 +58,7 @@ func errorCases(testing.TB) (cases []errorCase) {
 		errorCase{"no file", engine.Translate(&fs.PathError{Op: "open", Path: "x", Err: fs.ErrNotExist}),
 			[]error{engine.ErrNotFound, fs.ErrNotExist}},
 		errorCase{"advice", errtext.InGo(engine.ErrReadOnly, "Options.ReadOnly"), []error{engine.ErrReadOnly}},
-		errorCase{"several", fmt.Errorf("%w: %w", context.Canceled, ErrNotLeader), []error{context.Canceled, ErrNotLeader}},
+		errorCase{"several", fmt.Errorf("%w: %w", context.Canceled, errNotLeader), []error{context.Canceled, errNotLeader}},
 	)
 }
 

@@ -198,7 +198,7 @@ func (m *Member) elect() *link {
 		if errors.Is(err, engine.ErrLocked) {
 			cause, err = notShared(err, joined), joined
 		}
-		if errors.Is(err, errNoLeader) || errors.Is(err, ErrNotLeader) || isLost(err) {
+		if errors.Is(err, errNoLeader) || errors.Is(err, errNotLeader) || isLost(err) {
 			pause = min(2*pause, maxPause)
 		} else if m.ctx.Err() == nil {
 			m.opts.Logger.Error("cannot follow the leader, nor lead", "error", err)
@@ -315,7 +315,7 @@ func (m *Member) request(ctx context.Context, l *link, id uint64, msg Message, p
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case !p.lost && errors.Is(p.result.Err, ErrNotLeader):
+	case !p.lost && errors.Is(p.result.Err, errNotLeader):
 		return true, nil
 	case !p.lost && errors.Is(p.result.Err, engine.ErrUnknown) && errors.Is(p.result.Err, engine.ErrLocked):
 		return false, errUnanswered // it was fenced: the next one may have the write

@@ -27,12 +27,12 @@ func TestReceive(t *testing.T) {
 		"ends":             {nil, errNoLeader},
 		"ends in a header": {root[:headerSize-1], errNoLeader},
 		"ends in a frame":  {root[:len(root)-1], errNoLeader},
-		"steps down":       {frame(t, Refused{Err: ErrNotLeader}), ErrNotLeader},
+		"steps down":       {frame(t, Refused{Err: errNotLeader}), errNotLeader},
 		"refuses":          {frame(t, Refused{Err: engine.ErrLocked}), engine.ErrLocked},
 		"damaged":          {append(bytes.Clone(root[:len(root)-1]), root[len(root)-1]^1), fileformat.ErrChecksum},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := &link{in: NewReader(bytes.NewReader(c.sent), true)}
+			l := &link{in: newReader(bytes.NewReader(c.sent), true)}
 			m, err := l.receive()
 			if !errors.Is(err, c.want) || (m == nil) != (c.want != nil) {
 				t.Fatal(m, err)
@@ -45,7 +45,7 @@ func TestReceive(t *testing.T) {
 // next, before what came behind them.
 func TestPassing(t *testing.T) {
 	for _, long := range []Message{Root{Tx: 7, Applied: 3}, Grant{Request: 5}} {
-		l := &link{in: NewReader(bytes.NewReader(append(frame(t, long), frame(t, Bye{})...)), true),
+		l := &link{in: newReader(bytes.NewReader(append(frame(t, long), frame(t, Bye{})...)), true),
 			attention: make(chan struct{}, 1), ended: make(chan struct{})}
 		if new(Member).pass(l) || len(l.attention) != 1 {
 			t.Errorf("%T: handled, or the background is not asked", long)
@@ -96,7 +96,7 @@ func TestFullQueue(t *testing.T) {
 	l.out.bytes = 0
 	l.out.makeRoom()
 	l.out.mu.Unlock()
-	if msg, err := NewReader(other, false).Next(); !reflect.DeepEqual(msg, Call{Request: 1, Kind: CallBarrier}) {
+	if msg, err := newReader(other, false).next(); !reflect.DeepEqual(msg, Call{Request: 1, Kind: CallBarrier}) {
 		t.Error(msg, err)
 	}
 	if _, err := other.Write(frame(t, Result{Request: 1})); err != nil {
@@ -146,7 +146,7 @@ func TestAnswerAtTheEnd(t *testing.T) {
 	}{
 		"written":            {answer(nil), true, false, nil},
 		"refused":            {answer(engine.ErrExists), true, false, []error{engine.ErrExists}},
-		"not begun":          {answer(ErrNotLeader), true, true, nil},
+		"not begun":          {answer(errNotLeader), true, true, nil},
 		"lost":               {func(l *link) { _ = l.close() }, true, false, []error{errUnanswered}},
 		"lost before it was": {func(l *link) { _ = l.close() }, false, true, nil},
 		"sent":               {func(*link) {}, true, false, []error{engine.ErrUnknown, context.Canceled}},
@@ -225,7 +225,7 @@ func TestDecidedTooLate(t *testing.T) {
 			return []engine.Op{{Kind: engine.OpDelete, Collection: "c", ID: "a"}}, nil
 		}}
 		new(Member).decide(l, Grant{Request: 1})
-		msg, err := NewReader(other, true).Next()
+		msg, err := newReader(other, true).next()
 		if d, ok := msg.(Decided); err != nil || !ok || d.Err != late || (len(d.Ops) == 0) != late {
 			t.Errorf("late=%v: sent %+v, %v", late, msg, err)
 		}
@@ -240,9 +240,9 @@ func TestBeats(t *testing.T) {
 	decide, beat := SetDecideTimes(decideTime, time.Millisecond)
 	defer SetDecideTimes(decide, beat)
 	socket, other := connected(t)
-	in := NewReader(other, true)
+	in := newReader(other, true)
 	next := func() Message {
-		m, err := in.Next()
+		m, err := in.next()
 		if err != nil {
 			t.Fatal(err)
 		}

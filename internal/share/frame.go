@@ -11,11 +11,11 @@ import (
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 )
 
-// ErrTooLarge is returned for a message that does not fit into a frame. Nothing of it was sent.
-var ErrTooLarge = errors.New("message too large")
+// errTooLarge is returned for a message that does not fit into a frame. Nothing of it was sent.
+var errTooLarge = errors.New("message too large")
 
 // Append appends the frame of m to b. On error it returns b unchanged: an error that matches
-// document.ErrInvalid is the one that the leader would give for the same write, ErrTooLarge is for
+// document.ErrInvalid is the one that the leader would give for the same write, errTooLarge is for
 // a message beyond the limits, and all others are mistakes of the caller.
 func Append(b []byte, m Message) ([]byte, error) {
 	k := kinds[m.kind()]
@@ -28,7 +28,7 @@ func Append(b []byte, m Message) ([]byte, error) {
 	}
 	frame := e.B[len(b):]
 	if n := len(frame) - headerSize; n > k.limit {
-		return b, fmt.Errorf("%s: %w: %d bytes, the limit is %d", k.name, ErrTooLarge, n, k.limit)
+		return b, fmt.Errorf("%s: %w: %d bytes, the limit is %d", k.name, errTooLarge, n, k.limit)
 	}
 	binary.LittleEndian.PutUint32(frame, uint32(len(frame)-headerSize))
 	binary.LittleEndian.PutUint32(frame[sumOffset:], codec.CRC(frame[:sumOffset], frame[headerSize:]))
@@ -46,10 +46,10 @@ func Write(w io.Writer, m Message) error {
 }
 
 // Read reads one frame, and nothing behind it: see Reader.Next.
-func Read(in io.Reader) (Message, error) { return (&Reader{in: in}).Next() }
+func Read(in io.Reader) (Message, error) { return (&reader{in: in}).next() }
 
-// A Reader reads the frames of a connection.
-type Reader struct {
+// A reader reads the frames of a connection.
+type reader struct {
 	in     io.Reader
 	ahead  bool // it may read beyond a frame
 	reuses bool // a message has its memory until the next one only
@@ -70,10 +70,10 @@ const (
 	tightBytes = 4 << 10
 )
 
-// NewReader returns a Reader that takes much from in at once. If it reuses memory, the memory of a
+// newReader returns a reader that takes much from in at once. If it reuses memory, the memory of a
 // message belongs to it only until the next call of Next.
-func NewReader(in io.Reader, reuses bool) *Reader {
-	return &Reader{in: in, ahead: true, reuses: reuses}
+func newReader(in io.Reader, reuses bool) *reader {
+	return &reader{in: in, ahead: true, reuses: reuses}
 }
 
 // Next returns the next message. The end of the connection is io.EOF between two frames and
@@ -84,7 +84,7 @@ func NewReader(in io.Reader, reuses bool) *Reader {
 // connection is of no more use, because nobody knows where the next frame begins.
 //
 // The message may share memory with the frame.
-func (r *Reader) Next() (Message, error) {
+func (r *reader) next() (Message, error) {
 	if !r.begun {
 		if err := r.fill(headerSize); err != nil {
 			return nil, err
@@ -103,7 +103,7 @@ func (r *Reader) Next() (Message, error) {
 }
 
 // payload returns the payload of the frame that has begun, once it has arrived.
-func (r *Reader) payload() ([]byte, error) {
+func (r *reader) payload() ([]byte, error) {
 	if r.size <= pieceBytes {
 		if err := r.fill(r.size); err != nil {
 			return nil, err
@@ -126,7 +126,7 @@ func (r *Reader) payload() ([]byte, error) {
 }
 
 // fill reads until n bytes have arrived that are not taken.
-func (r *Reader) fill(n int) error {
+func (r *reader) fill(n int) error {
 	for r.end-r.start < n {
 		r.room(n)
 		into := r.piece[r.end:]
@@ -142,7 +142,7 @@ func (r *Reader) fill(n int) error {
 }
 
 // room makes room for the first n bytes that are not taken.
-func (r *Reader) room(n int) {
+func (r *reader) room(n int) {
 	room := len(r.piece) - r.start
 	if room >= n && (room >= tightBytes || r.end > r.start || !r.ahead) {
 		return
@@ -160,14 +160,14 @@ func (r *Reader) room(n int) {
 }
 
 // take takes n bytes that have arrived.
-func (r *Reader) take(n int) []byte {
+func (r *reader) take(n int) []byte {
 	b := r.piece[r.start : r.start+n : r.start+n]
 	r.start += n
 	return b
 }
 
 // ended returns the error of Next for one of the connection.
-func (r *Reader) ended(err error) error {
+func (r *reader) ended(err error) error {
 	if err == io.EOF && (r.begun || r.end > r.start) {
 		return io.ErrUnexpectedEOF
 	}
@@ -175,7 +175,7 @@ func (r *Reader) ended(err error) error {
 }
 
 // begin looks at a whole header.
-func (r *Reader) begin() error {
+func (r *reader) begin() error {
 	d := codec.NewDecoder(r.header[:])
 	n, number := d.U32(), d.U8()
 	if int(number) >= len(kinds) || kinds[number].decode == nil {
@@ -193,7 +193,7 @@ func (r *Reader) begin() error {
 }
 
 // Ready reports whether the next message has arrived.
-func (r *Reader) Ready() bool {
+func (r *reader) ready() bool {
 	arrived := r.piece[r.start:r.end]
 	if r.begun {
 		return len(r.large)+len(arrived) >= r.size

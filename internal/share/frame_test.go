@@ -78,7 +78,7 @@ func (p *pausing) Read(b []byte) (int, error) {
 	return p.in.Read(b[:1])
 }
 
-// A Reader goes on where it was when nothing had arrived, and knows when a message has.
+// A reader goes on where it was when nothing had arrived, and knows when a message has.
 func TestReader(t *testing.T) {
 	all := examples(t)
 	var stream bytes.Buffer
@@ -87,17 +87,17 @@ func TestReader(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for name, r := range map[string]*Reader{
-		"pauses": NewReader(&pausing{in: bytes.NewReader(stream.Bytes())}, false),
-		"whole":  NewReader(bytes.NewReader(stream.Bytes()), true),
+	for name, r := range map[string]*reader{
+		"pauses": newReader(&pausing{in: bytes.NewReader(stream.Bytes())}, false),
+		"whole":  newReader(bytes.NewReader(stream.Bytes()), true),
 	} {
 		for i, want := range all {
-			got, err := r.Next()
+			got, err := r.next()
 			for err == errNothing {
-				if r.Ready() {
+				if r.ready() {
 					t.Fatalf("%s: message %d is ready, and does not come", name, i)
 				}
-				got, err = r.Next()
+				got, err = r.next()
 			}
 			if err != nil {
 				t.Fatalf("%s: message %d: %v", name, i, err)
@@ -105,14 +105,14 @@ func TestReader(t *testing.T) {
 			if diff := cmp.Diff(want, got, same); diff != "" {
 				t.Errorf("%s: message %d: %s", name, i, diff)
 			}
-			if more := name == "whole" && i+1 < len(all); r.Ready() != more {
+			if more := name == "whole" && i+1 < len(all); r.ready() != more {
 				t.Errorf("%s: after message %d, another one is ready: %v", name, i, !more)
 			}
 		}
 	}
 }
 
-// Frames of all sizes fit into pieces of memory, or have their own. A Reader that does not reuse
+// Frames of all sizes fit into pieces of memory, or have their own. A reader that does not reuse
 // memory leaves messages as they are.
 func TestPieces(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 8))
@@ -138,11 +138,11 @@ func TestPieces(t *testing.T) {
 			"halves": iotest.HalfReader(bytes.NewReader(stream.Bytes())),
 			"pauses": &pausing{in: iotest.HalfReader(bytes.NewReader(stream.Bytes()))},
 		} {
-			r, got := NewReader(in, reuses), [][]byte(nil)
+			r, got := newReader(in, reuses), [][]byte(nil)
 			for i, want := range all {
-				m, err := r.Next()
+				m, err := r.next()
 				for err == errNothing {
-					m, err = r.Next()
+					m, err = r.next()
 				}
 				if err != nil {
 					t.Fatal(err)

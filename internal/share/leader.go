@@ -187,7 +187,7 @@ func (s *leader) connected(conn *net.UnixConn, number uint64) error {
 	}
 	source := &source{socket: socket, parks: true, deadline: time.Now().Add(helloTime)}
 	f := &session{number: number, ended: make(chan struct{}), socket: socket, source: source,
-		in: NewReader(source, false), out: newQueue(socket), quiet: make(chan struct{}, 1),
+		in: newReader(source, false), out: newQueue(socket), quiet: make(chan struct{}, 1),
 		beat: make(chan struct{}, 1), requests: map[uint64]*request{}}
 	defer close(f.ended)
 	var sender vfs.Group
@@ -216,11 +216,11 @@ func (s *leader) connected(conn *net.UnixConn, number uint64) error {
 	return socket.Close()
 }
 
-// greet receives a follower and sends it the present state. ErrNotLeader says that the leader ends.
+// greet receives a follower and sends it the present state. errNotLeader says that the leader ends.
 func (s *leader) greet(f *session) error {
-	m, err := f.in.Next()
+	m, err := f.in.next()
 	if s.ctx.Err() != nil { // which ends the read as well
-		return ErrNotLeader
+		return errNotLeader
 	}
 	if err != nil {
 		return err
@@ -232,7 +232,7 @@ func (s *leader) greet(f *session) error {
 	select {
 	case <-s.ready:
 	case <-s.ctx.Done():
-		return ErrNotLeader
+		return errNotLeader
 	}
 	f.source.deadline = time.Time{}
 	if err := s.succeed(f, hello.Writer); err != nil {
@@ -267,7 +267,7 @@ func (s *leader) greet(f *session) error {
 		return flush()
 	})
 	if errors.Is(err, engine.ErrClosed) || errors.Is(err, engine.ErrLocked) { // or it has lost the lead
-		err = ErrNotLeader
+		err = errNotLeader
 	}
 	if err == nil {
 		err = flush()
@@ -468,8 +468,8 @@ func (s *leader) read(f *session) {
 
 // serveOne handles the messages of a follower that have arrived.
 func (s *leader) serveOne(f *session) {
-	for more := true; more && f.failed == nil && !f.full(); more = f.in.Ready() {
-		m, err := f.in.Next()
+	for more := true; more && f.failed == nil && !f.full(); more = f.in.ready() {
+		m, err := f.in.next()
 		if err == errNothing {
 			return
 		}
@@ -541,7 +541,7 @@ func (s *leader) write(f *session, m WriteOps) error {
 	closing := s.closing
 	s.mu.Unlock()
 	if closing {
-		s.answer(f, Result{Request: m.Request}, ErrNotLeader)
+		s.answer(f, Result{Request: m.Request}, errNotLeader)
 		return nil
 	}
 	f.writes.Add(1)
@@ -570,7 +570,7 @@ func (s *leader) serving(ctx context.Context, r *request, do work, result *Resul
 	closing := s.closing
 	s.mu.Unlock()
 	if closing {
-		return ErrNotLeader
+		return errNotLeader
 	}
 	return do(ctx, r, result)
 }
@@ -585,7 +585,7 @@ func (s *leader) outcome(err error) error {
 		return err
 	case errors.Is(err, engine.ErrLocked), // it has lost the lead
 		s.closing && (errors.Is(err, engine.ErrClosed) || errors.Is(err, context.Canceled)):
-		return ErrNotLeader
+		return errNotLeader
 	}
 	return err
 }

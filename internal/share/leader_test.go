@@ -45,9 +45,9 @@ func TestLeaderEndsBeforeHello(t *testing.T) {
 			if err := s.abandon(); err != nil {
 				t.Fatal(err)
 			}
-			l := &link{in: NewReader(conn, true)}
+			l := &link{in: newReader(conn, true)}
 			m, err := l.receive()
-			if !errors.Is(err, ErrNotLeader) && !errors.Is(err, errNoLeader) {
+			if !errors.Is(err, errNotLeader) && !errors.Is(err, errNoLeader) {
 				t.Fatal(m, err)
 			}
 		})
@@ -87,8 +87,8 @@ func TestHelloToFormerLeader(t *testing.T) {
 	if _, err := conn.Write(hello); err != nil {
 		t.Fatal(err)
 	}
-	l := &link{in: NewReader(conn, true)}
-	if m, err := l.receive(); !errors.Is(err, ErrNotLeader) {
+	l := &link{in: newReader(conn, true)}
+	if m, err := l.receive(); !errors.Is(err, errNotLeader) {
 		t.Fatal(m, err)
 	}
 }

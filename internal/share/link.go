@@ -26,7 +26,7 @@ type link struct {
 	failed time.Time // when taking its place failed last; guarded by Member.deposing
 	source *source
 	wait   time.Duration // for each message while the leader is joined, or 0
-	in     *Reader       // of source
+	in     *reader       // of source
 	out    *queue
 	sender vfs.Group
 
@@ -70,7 +70,7 @@ type pending struct {
 
 func newLink(s *socket) *link {
 	in := &source{socket: s, parks: true}
-	return &link{socket: s, since: time.Now(), source: in, in: NewReader(in, true), out: newQueue(s),
+	return &link{socket: s, since: time.Now(), source: in, in: newReader(in, true), out: newQueue(s),
 		turn: make(chan struct{}, 1), attention: make(chan struct{}, 1), ended: make(chan struct{}),
 		single: runtime.GOMAXPROCS(0) == 1, pending: map[uint64]*pending{}}
 }
@@ -118,7 +118,7 @@ func (l *link) receive() (Message, error) {
 	if l.wait > 0 {
 		l.source.deadline = time.Now().Add(l.wait)
 	}
-	m, err := l.in.Next()
+	m, err := l.in.next()
 	if isLost(err) {
 		l.mu.Lock()
 		defer l.mu.Unlock()

@@ -168,7 +168,7 @@ func (p *loop) turn(wait time.Duration) {
 func (p *loop) release(since time.Time) {
 	kept := p.active[:0]
 	for _, f := range p.active {
-		if f.failed == nil && (f.heard.Load() >= ticks(since) || f.in.Ready() || f.busy() && !p.single) {
+		if f.failed == nil && (f.heard.Load() >= ticks(since) || f.in.ready() || f.busy() && !p.single) {
 			kept = append(kept, f)
 			continue
 		}

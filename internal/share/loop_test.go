@@ -41,7 +41,7 @@ func newLooped(t *testing.T, single bool) *looped {
 	})
 	for i := range x.send {
 		socket, other := connected(t)
-		f := &session{number: uint64(i), socket: socket, in: NewReader(nil, false), quiet: make(chan struct{}, 1)}
+		f := &session{number: uint64(i), socket: socket, in: newReader(nil, false), quiet: make(chan struct{}, 1)}
 		x.send[i] = func() {
 			if _, err := other.Write([]byte{1}); err != nil {
 				t.Error(err)
@@ -92,7 +92,7 @@ func TestOwnWrites(t *testing.T) {
 	}
 	<-commits
 	socket, other := connected(t)
-	f := &session{socket: socket, in: NewReader(nil, false), quiet: make(chan struct{}, 1)}
+	f := &session{socket: socket, in: newReader(nil, false), quiet: make(chan struct{}, 1)}
 	f.requests = map[uint64]*request{1: {}} // so that it stays
 	p.add(f)
 	if !p.submitted(true) {
@@ -143,12 +143,12 @@ func TestLoopFull(t *testing.T) {
 		t.Skip("processes cannot share databases here")
 	}
 	socket, other := connected(t)
-	in := NewReader(&source{socket: socket}, false)
+	in := newReader(&source{socket: socket}, false)
 	f := &session{socket: socket, in: in, quiet: make(chan struct{}, 1)}
 	const messages, turns = 3, 1000
 	handled, waited, ended := 0, 0, make(chan error, 1)
 	p, err := newLoop(false, func(f *session) {
-		m, err := f.in.Next()
+		m, err := f.in.next()
 		if f.failed = err; err != nil {
 			ended <- err
 			return

@@ -122,7 +122,7 @@ func Open(dir string, opts engine.Options, self Process) (*Member, error) {
 		if joined == nil {
 			return m, nil
 		}
-		if !errors.Is(joined, errNoLeader) && !errors.Is(joined, ErrNotLeader) {
+		if !errors.Is(joined, errNoLeader) && !errors.Is(joined, errNotLeader) {
 			return nil, notShared(err, joined)
 		}
 		token, _ := m.token() // without one the holder does not share
@@ -314,7 +314,7 @@ func (m *Member) seek(ctx context.Context) (err error) {
 	switch err := m.removed(m.engine.Reload()); {
 	case !errors.Is(err, engine.ErrLocked):
 		return err
-	case errors.Is(joined, errNoLeader) || errors.Is(joined, ErrNotLeader):
+	case errors.Is(joined, errNoLeader) || errors.Is(joined, errNotLeader):
 		return fmt.Errorf("%w: %w", errNoLeader, err)
 	default:
 		return notShared(err, joined)

@@ -27,7 +27,7 @@ func encodeOps(e *codec.Encoder, ops []engine.Op, decided bool) error {
 		return err
 	}
 	if 4*components > largePayload {
-		return fmt.Errorf("%w: vectors of %d components", ErrTooLarge, components)
+		return fmt.Errorf("%w: vectors of %d components", errTooLarge, components)
 	}
 	e.B = slices.Grow(e.B, 4*components+documents+64+16*len(ops)) // other parts are mostly small
 	e.U32(uint32(components))
@@ -204,7 +204,7 @@ func encodeOp(e *codec.Encoder, o *engine.Op, index map[string]int) error {
 	case engine.OpDefine:
 		b, err := o.Def.Encode()
 		if err == nil && len(b) > maxDefinition {
-			err = fmt.Errorf("%w: definition of %d bytes, the limit is %d", ErrTooLarge, len(b), maxDefinition)
+			err = fmt.Errorf("%w: definition of %d bytes, the limit is %d", errTooLarge, len(b), maxDefinition)
 		}
 		if err != nil {
 			return err

@@ -326,11 +326,11 @@ func TestAppendRefuses(t *testing.T) {
 		"text":         {patch(engine.Patch{Text: new("\xff")}), document.ErrInvalid},
 		"field":        {patch(engine.Patch{Set: map[string]any{"f": struct{}{}}}), document.ErrInvalid},
 		"operator":     {patch(engine.Patch{Set: map[string]any{"$f": 1}}), document.ErrInvalid},
-		"long lineage": {Decided{Ops: def(engine.Definition{Name: "x", Schema: engine.Schema{Lineage: engine.Lineage{Model: strings.Repeat("x", maxDefinition)}}})}, ErrTooLarge},
+		"long lineage": {Decided{Ops: def(engine.Definition{Name: "x", Schema: engine.Schema{Lineage: engine.Lineage{Model: strings.Repeat("x", maxDefinition)}}})}, errTooLarge},
 	} {
 		b, err := Append([]byte("before"), c.m)
 		if err == nil || string(b) != "before" || c.want != nil && !errors.Is(err, c.want) ||
-			c.want == nil && (errors.Is(err, document.ErrInvalid) || errors.Is(err, ErrTooLarge)) {
+			c.want == nil && (errors.Is(err, document.ErrInvalid) || errors.Is(err, errTooLarge)) {
 			t.Errorf("%s: %q, %v", name, b, err)
 		}
 	}

@@ -91,7 +91,7 @@ func (l *link) next() (Message, error) {
 		l.held = nil
 		return msg, nil
 	}
-	return l.in.Next()
+	return l.in.next()
 }
 
 // handle obeys a message of the leader.
@@ -226,7 +226,7 @@ func (m *Member) readFor(l *link, p *pending) (answered bool) {
 			answered = true
 		default:
 		}
-		if answered && !l.in.Ready() || !m.pass(l) {
+		if answered && !l.in.ready() || !m.pass(l) {
 			return answered
 		}
 	}

@@ -20,7 +20,7 @@ type session struct {
 	ended   chan struct{} // closed when no request of it is worked on any more
 	socket  *socket
 	source  *source
-	in      *Reader
+	in      *reader
 	out     *queue
 
 	heard  atomic.Int64  // ticks when something was received or answered last
@@ -62,7 +62,7 @@ func (f *session) full() bool {
 
 // unserved reports whether something has arrived that was left while the follower was full. It is
 // for the loop while it has the follower.
-func (f *session) unserved() bool { return f.in.Ready() && !f.full() }
+func (f *session) unserved() bool { return f.in.ready() && !f.full() }
 
 // A request of a follower.
 type request struct {
