@@ -202,7 +202,7 @@ func TestCompatibility(t *testing.T) {
 			verify("written to", vdb)
 			compact(t, vdb)
 			verify("compacted", vdb)
-			vdb = reopen(t, vdb, &Options{codedBytes: 1})
+			vdb = reopen(t, vdb, &Options{tests: testOptions{codedBytes: 1}})
 			compact(t, vdb) // builds codes
 			verify("with codes", vdb)
 		})

@@ -165,7 +165,7 @@ var changing = []vfs.Kind{vfs.OpCreate, vfs.OpWrite, vfs.OpSync, vfs.OpSyncDir, 
 // the acknowledged and the attempted writes.
 func faultWorkload(t *testing.T, dir string, f *faulty) (acked, tried map[string]int, failed error) {
 	acked, tried = map[string]int{}, map[string]int{}
-	vdb, err := Open(dir, &Options{HeadSize: 1 << 20, Compaction: Manual, hook: f.hook})
+	vdb, err := Open(dir, &Options{HeadSize: 1 << 20, Compaction: Manual, tests: testOptions{hook: f.hook}})
 	if err != nil {
 		return acked, tried, err
 	}
@@ -271,7 +271,7 @@ func TestFailedSync(t *testing.T) {
 	ctx := t.Context()
 	dir := t.TempDir()
 	f := &faulty{kinds: []vfs.Kind{vfs.OpSync}, n: -1, times: 1, err: syscall.EIO}
-	vdb := open(t, dir, &Options{hook: f.hook})
+	vdb := open(t, dir, &Options{tests: testOptions{hook: f.hook}})
 	c := collection(t, vdb, "c", Schema{Dim: 1})
 	upsert(t, c, Document{ID: "a", Vector: []float32{1}})
 	f.mu.Lock()
@@ -311,7 +311,7 @@ func TestFailedSync(t *testing.T) {
 func TestDiskFull(t *testing.T) {
 	ctx := t.Context()
 	f := &faulty{kinds: []vfs.Kind{vfs.OpCreate}, n: -1, err: syscall.ENOSPC}
-	vdb := open(t, t.TempDir(), &Options{HeadSize: 32 << 10, hook: f.hook, Compaction: Manual})
+	vdb := open(t, t.TempDir(), &Options{HeadSize: 32 << 10, tests: testOptions{hook: f.hook}, Compaction: Manual})
 	c := collection(t, vdb, "c", Schema{Dim: 64})
 	full := func(times int) {
 		f.mu.Lock()
@@ -489,7 +489,7 @@ func TestDamageUnderReaders(t *testing.T) {
 func TestDerivedFilesAreRebuilt(t *testing.T) {
 	ctx := t.Context()
 	dir := t.TempDir()
-	vdb := open(t, dir, &Options{codedBytes: 1})
+	vdb := open(t, dir, &Options{tests: testOptions{codedBytes: 1}})
 	c := collection(t, vdb, "c", Schema{Dim: 1})
 	for i := range 200 {
 		upsert(t, c, Document{ID: fmt.Sprint(i), Vector: []float32{1}, Metadata: Metadata{"i": i}})
@@ -512,7 +512,7 @@ func TestDerivedFilesAreRebuilt(t *testing.T) {
 			}
 		}
 		// A reader does without the file, and Check reports it.
-		r := open(t, dir, &Options{ReadOnly: true, codedBytes: 1})
+		r := open(t, dir, &Options{ReadOnly: true, tests: testOptions{codedBytes: 1}})
 		c := collection(t, r, "c", Schema{})
 		n, err := c.Count(ctx, filter.Lt("i", 150))
 		res, err2 := c.Search(ctx, Query{Near: Vector{1}})
@@ -524,12 +524,12 @@ func TestDerivedFilesAreRebuilt(t *testing.T) {
 			t.Fatalf("%+v %v", report, err)
 		}
 		// A writer rebuilds the files it needs, and all of them by Close.
-		vdb = reopen(t, r, &Options{codedBytes: 1})
+		vdb = reopen(t, r, &Options{tests: testOptions{codedBytes: 1}})
 		n, err = collection(t, vdb, "c", Schema{}).Count(ctx, filter.Lt("i", 150))
 		if err != nil || n != 150 {
 			t.Fatalf("%d %v", n, err)
 		}
-		vdb = reopen(t, vdb, &Options{codedBytes: 1})
+		vdb = reopen(t, vdb, &Options{tests: testOptions{codedBytes: 1}})
 		check(t, vdb)
 		if res, err := collection(t, vdb, "c", Schema{}).Search(ctx, Query{Near: Vector{1}}); err != nil || res.Plan != "exact scan of codes" {
 			t.Fatalf("%+v %v", res, err)
@@ -617,7 +617,7 @@ func TestDerivedFilesFault(t *testing.T) {
 	}
 	ctx := t.Context()
 	dir := t.TempDir()
-	vdb := open(t, dir, &Options{codedBytes: 1, Compaction: Manual})
+	vdb := open(t, dir, &Options{tests: testOptions{codedBytes: 1}, Compaction: Manual})
 	c := collection(t, vdb, "c", Schema{Dim: 2})
 	for i := range 300 {
 		upsert(t, c, Document{ID: fmt.Sprint(i), Vector: []float32{1, float32(i)}, Metadata: Metadata{"i": i}})

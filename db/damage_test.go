@@ -124,7 +124,7 @@ func (w *specimenWriter) state() string {
 }
 
 // smallest builds every kind of derived file for segments of any size, and uses them.
-var smallest = Options{codedBytes: 1, graphSize: 1, quickSize: 1, walkAlways: true, trials: 8, Workers: 1}
+var smallest = Options{tests: testOptions{codedBytes: 1, graphSize: 1, quickSize: 1, walkAlways: true, trials: 8}, Workers: 1}
 
 func reading() *Options {
 	opts := smallest
@@ -857,7 +857,7 @@ func TestOpenErrors(t *testing.T) {
 		for n := 0; ; n++ {
 			f := &faulty{kinds: changing, n: n, times: 1, err: syscall.EIO}
 			opts := smallest
-			opts.hook = f.hook
+			opts.tests.hook = f.hook
 			vdb, err := Open(cold(t, v), &opts)
 			if vdb != nil {
 				_ = vdb.Close()

@@ -52,17 +52,17 @@ func Open(dir string, opts *Options) (*DB, error) {
 		return nil, fmt.Errorf("db: open %q: %w", dir, engine.Translate(err))
 	}
 	e := member.Engine()
-	every := o.recheckEvery
+	every := o.tests.recheckEvery
 	if o.Recheck == Manual {
 		every = 0
 	}
 	searcher := &query.Searcher{
-		Engine: e, Nearest: nearest.NewSearcher(e, o.worthHelp), Rechecks: nearest.NewRechecks(e, every),
-		Workers: o.Workers, CheapFusion: o.cheapFusion, ConvexTexts: o.convexTexts,
+		Engine: e, Nearest: nearest.NewSearcher(e, o.tests.worthHelp), Rechecks: nearest.NewRechecks(e, every),
+		Workers: o.Workers, CheapFusion: o.tests.cheapFusion, ConvexTexts: o.tests.convexTexts,
 	}
 	db := &DB{engine: e, member: member, opts: o, searcher: searcher.Init()}
-	db.searcher.Nearest.GraphAlways = o.walkAlways
-	if !o.recheckByHand {
+	db.searcher.Nearest.GraphAlways = o.tests.walkAlways
+	if !o.tests.recheckByHand {
 		db.searcher.Rechecks.Start()
 	}
 	return db, nil

@@ -35,7 +35,7 @@ func checkDeep(t *testing.T, vdb *DB) []Problem {
 
 // CheckDeep finds wrong derived files whose checksums hold. CheckBytes does not.
 func TestCheckDeep(t *testing.T) {
-	opts := &Options{Sync: SyncNever, codedBytes: 1, graphSize: 1, trials: 8, Compaction: Manual}
+	opts := &Options{Sync: SyncNever, tests: testOptions{codedBytes: 1, graphSize: 1, trials: 8}, Compaction: Manual}
 	vdb := open(t, t.TempDir(), opts)
 	for i, metric := range []Metric{Cosine, Dot, L2} {
 		c := collection(t, vdb, metric.String(), Schema{Dim: 5, Metric: metric, Text: &TextIndex{Language: "none"}})

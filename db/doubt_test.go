@@ -100,13 +100,13 @@ func TestOlderRootAfterOpen(t *testing.T) {
 	for batches := range 2 {
 		dir := retired(t, batches)
 		cut, swept := errors.New("cut"), false
-		_, err := Open(dir, &Options{hook: func(op vfs.Op) error {
+		_, err := Open(dir, &Options{tests: testOptions{hook: func(op vfs.Op) error {
 			swept = swept || op.Kind == vfs.OpReadDir && op.Name == engine.SegDir
 			if swept && op.Kind == vfs.OpReadDir && op.Name == engine.WALDir { // before any commit
 				return cut
 			}
 			return nil
-		}})
+		}}})
 		if !errors.Is(err, cut) || !swept {
 			t.Fatal(err)
 		}
@@ -152,7 +152,7 @@ func TestFlushInDoubtKeepsSegments(t *testing.T) {
 	dir := t.TempDir()
 	var mu sync.Mutex
 	broken := false
-	vdb := open(t, dir, &Options{Compaction: Manual, hook: func(op vfs.Op) error {
+	vdb := open(t, dir, &Options{Compaction: Manual, tests: testOptions{hook: func(op vfs.Op) error {
 		mu.Lock()
 		defer mu.Unlock()
 		// Log files are released after the commit.
@@ -160,7 +160,7 @@ func TestFlushInDoubtKeepsSegments(t *testing.T) {
 			return syscall.EIO
 		}
 		return nil
-	}})
+	}}})
 	c := collection(t, vdb, "c", Schema{Dim: 1})
 	upsert(t, c, Document{ID: "a", Vector: []float32{1}})
 	flush(t, vdb)
@@ -187,14 +187,14 @@ func TestCompactionKeepsDeletes(t *testing.T) {
 	ctx := t.Context()
 	dir := t.TempDir()
 	during := func() {}
-	vdb := open(t, dir, &Options{Compaction: Manual, hook: func(op vfs.Op) error {
+	vdb := open(t, dir, &Options{Compaction: Manual, tests: testOptions{hook: func(op vfs.Op) error {
 		if op.Kind == vfs.OpCreate && path.Dir(op.Name) == engine.TmpDir {
 			do := during
 			during = func() {}
 			do()
 		}
 		return nil
-	}})
+	}}})
 	c := collection(t, vdb, "c", Schema{Dim: 1})
 	for i := range 4 {
 		upsert(t, c, Document{ID: fmt.Sprint(i), Vector: []float32{1}})
@@ -265,7 +265,7 @@ func TestFailedDirectorySync(t *testing.T) {
 			return nil
 		}
 		acked, refused := []string{}, false
-		vdb, err := Open(dir, &Options{HeadSize: 1 << 10, Compaction: Manual, hook: hook})
+		vdb, err := Open(dir, &Options{HeadSize: 1 << 10, Compaction: Manual, tests: testOptions{hook: hook}})
 		if err == nil {
 			var c *Collection
 			if c, err = vdb.OpenCollection(ctx, "c", Schema{Dim: 1}); err == nil {
@@ -326,7 +326,7 @@ func TestSyncForAFollower(t *testing.T) {
 			}
 			return nil
 		}
-		vdb := open(t, t.TempDir(), &Options{Sync: policy, SyncEvery: time.Hour, Compaction: Manual, hook: note})
+		vdb := open(t, t.TempDir(), &Options{Sync: policy, SyncEvery: time.Hour, Compaction: Manual, tests: testOptions{hook: note}})
 		c := collection(t, vdb, "c", Schema{Dim: 1})
 		upsert(t, c, Document{ID: "a"}, Document{ID: "b"}, Document{ID: "c"}, Document{ID: "d"})
 		remove := func(id string) []engine.Op { return []engine.Op{{Kind: engine.OpDelete, Collection: "c", ID: id}} }
@@ -361,7 +361,7 @@ func TestPublishSyncsTheLog(t *testing.T) {
 		var vdb *DB
 		dirty := map[string]bool{} // files of the log with unsynced writes
 		publishing, pinned, synced := false, false, false
-		vdb = open(t, t.TempDir(), &Options{Sync: policy, SyncEvery: time.Hour, Compaction: Manual, hook: func(op vfs.Op) error {
+		vdb = open(t, t.TempDir(), &Options{Sync: policy, SyncEvery: time.Hour, Compaction: Manual, tests: testOptions{hook: func(op vfs.Op) error {
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
@@ -375,7 +375,7 @@ func TestPublishSyncsTheLog(t *testing.T) {
 				}
 			}
 			return nil
-		}})
+		}}})
 		c := collection(t, vdb, "c", Schema{Dim: 1})
 		versions := 0
 		p := publisher(t, vdb, t.TempDir(), &PublishOptions{hook: func(op vfs.Op) error {

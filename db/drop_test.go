@@ -99,7 +99,7 @@ func TestDropFlushesLittle(t *testing.T) {
 // also those that a snapshot held.
 func TestDropFreesFilesInBackground(t *testing.T) {
 	dir := t.TempDir()
-	vdb := open(t, dir, &Options{settle: 1})
+	vdb := open(t, dir, &Options{tests: testOptions{settle: 1}})
 	for _, name := range []string{"first", "second"} {
 		upsert(t, collection(t, vdb, name, Schema{Dim: 2}), Document{ID: "a", Vector: []float32{1, 2}})
 	}
@@ -131,13 +131,13 @@ func TestDropDuringFlush(t *testing.T) {
 	var armed atomic.Bool
 	writing, written := make(chan struct{}), make(chan struct{})
 	dir := t.TempDir()
-	vdb := open(t, dir, &Options{Compaction: Manual, hook: func(op vfs.Op) error {
+	vdb := open(t, dir, &Options{Compaction: Manual, tests: testOptions{hook: func(op vfs.Op) error {
 		if op.Kind == vfs.OpSync && strings.HasSuffix(op.Name, ".vec") && armed.CompareAndSwap(true, false) {
 			close(writing)
 			<-written
 		}
 		return nil
-	}})
+	}}})
 	upsert(t, collection(t, vdb, "c", Schema{Dim: 2}), Document{ID: "a", Vector: []float32{1, 2}})
 	armed.Store(true)
 	var flushing sync.WaitGroup

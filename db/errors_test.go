@@ -121,7 +121,7 @@ func TestEveryStepFails(t *testing.T) {
 			return nil
 		}
 		opts := smallest
-		opts.hook, opts.Compaction = hook, Manual
+		opts.tests.hook, opts.Compaction = hook, Manual
 		errs = map[string]error{}
 		for _, readOnly := range []bool{true, false} {
 			opts.ReadOnly = readOnly
@@ -193,7 +193,7 @@ func TestEndedAndClosed(t *testing.T) {
 	v := newSpecimen(t, false)
 	dir := filepath.Join(memDir(t), "db")
 	writeFiles(t, dir, v.files)
-	vdb := open(t, dir, &Options{codedBytes: 1, Compaction: Manual})
+	vdb := open(t, dir, &Options{tests: testOptions{codedBytes: 1}, Compaction: Manual})
 	before := dump(t, existing(t, vdb, "a"))
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -34,9 +34,9 @@ func TestVectorsAreCutWhileFilesAreMade(t *testing.T) {
 			}
 		}
 		opts := walking
-		opts.codedBytes, opts.Workers, opts.Compaction = 1, 3, Manual
-		opts.worthHelp = -1
-		opts.hook = func(op vfs.Op) error {
+		opts.tests.codedBytes, opts.Workers, opts.Compaction = 1, 3, Manual
+		opts.tests.worthHelp = -1
+		opts.tests.hook = func(op vfs.Op) error {
 			if op.Kind == vfs.OpCreate && strings.HasSuffix(op.Name, made) && armed.CompareAndSwap(true, false) {
 				cut()
 			}
@@ -106,12 +106,12 @@ func TestDocumentsAreCutWhileChecking(t *testing.T) {
 	for _, readOnly := range []bool{true, false} {
 		var reads atomic.Int32
 		var armed atomic.Bool
-		vdb, err := Open(root, &Options{ReadOnly: readOnly, hook: func(op vfs.Op) error {
+		vdb, err := Open(root, &Options{ReadOnly: readOnly, tests: testOptions{hook: func(op vfs.Op) error {
 			if armed.Load() && op.Kind == vfs.OpRead && op.Name == engine.MetaName && reads.Add(1) == 40 {
 				return os.Truncate(filepath.Join(root, engine.MetaName), 8192)
 			}
 			return nil
-		}})
+		}}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -39,8 +39,8 @@ type forest struct {
 // users. walking has a short calibration, which takes a tenth of the time: for tests of what does
 // not depend on how much a walk finds.
 var (
-	promising = Options{Sync: SyncNever, codedBytes: 1, graphSize: 1, quickSize: 1, walkAlways: true, Compaction: Manual}
-	walking   = func(o Options) Options { o.trials = 8; return o }(promising)
+	promising = Options{Sync: SyncNever, tests: testOptions{codedBytes: 1, graphSize: 1, quickSize: 1, walkAlways: true}, Compaction: Manual}
+	walking   = func(o Options) Options { o.tests.trials = 8; return o }(promising)
 )
 
 // A fixture is a database with which several tests begin. It is built once: to calibrate a graph as
@@ -482,13 +482,13 @@ func TestGraphChurn(t *testing.T) {
 		upsert(t, c, batch...)
 	}
 	write(rows)
-	vdb.engine.Opts.Trials = walking.trials
+	vdb.engine.Opts.Trials = walking.tests.trials
 	if err := vdb.Compact(ctx); err != nil {
 		t.Fatal(err)
 	}
 	for round := range rounds {
 		if round == rounds-1 {
-			vdb.engine.Opts.Trials = promising.trials
+			vdb.engine.Opts.Trials = promising.tests.trials
 		}
 		write(rows / 100)
 		for _, id := range slices.Sorted(maps.Keys(docs))[:rows/100] {
@@ -536,7 +536,7 @@ func TestGraphChurn(t *testing.T) {
 	// An extended graph differs from a graph built without base, which proves that
 	// the base was used. A base that waits for its graph is released with the
 	// database, and a damaged base is not used.
-	vdb.engine.Opts.Trials = walking.trials
+	vdb.engine.Opts.Trials = walking.tests.trials
 	write(rows / 100)
 	if err := vdb.Flush(ctx); err != nil {
 		t.Fatal(err)

@@ -43,7 +43,7 @@ var notRegular = map[string]func(path string) error{
 // hostileOptions make all kinds of files of few rows.
 func hostileOptions() Options {
 	o := walking
-	o.walkAlways = false
+	o.tests.walkAlways = false
 	return o
 }
 

@@ -301,7 +301,7 @@ func TestInconsistentLog(t *testing.T) {
 // SyncInterval syncs the log in the background; when that fails, writes stop.
 func TestSyncInterval(t *testing.T) {
 	synced, failing := make(chan struct{}, 1), make(chan struct{})
-	vdb := open(t, t.TempDir(), &Options{Sync: SyncInterval, SyncEvery: time.Millisecond, hook: func(op vfs.Op) error {
+	vdb := open(t, t.TempDir(), &Options{Sync: SyncInterval, SyncEvery: time.Millisecond, tests: testOptions{hook: func(op vfs.Op) error {
 		if op.Kind != vfs.OpSync || !strings.HasPrefix(op.Name, engine.WALDir+"/") {
 			return nil
 		}
@@ -315,7 +315,7 @@ func TestSyncInterval(t *testing.T) {
 		default:
 		}
 		return nil
-	}})
+	}}})
 	c := collection(t, vdb, "c", Schema{})
 	for range 3 { // the first may be of a new file
 		upsert(t, c, Document{ID: "x"})

@@ -248,7 +248,7 @@ func TestSetIndex(t *testing.T) {
 // a recall near 0.95, of clusters that are found easily.
 func briefly() Options {
 	opts := walking
-	opts.trials = 40
+	opts.tests.trials = 40
 	return opts
 }
 
@@ -308,7 +308,7 @@ func TestSetIndexByOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	opts := briefly()
-	opts.Compaction, opts.settle = Automatic, 1
+	opts.Compaction, opts.tests.settle = Automatic, 1
 	f.vdb = open(t, dir, &opts)
 	other := open(t, dir, &opts)
 	theirs := must(other.Collection("c"))

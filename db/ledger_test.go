@@ -329,9 +329,9 @@ func exactIsBruteForce(
 	const rows, dim = 500, 6
 	ctx := t.Context()
 	opts := walking
-	opts.cheapFusion, opts.convexTexts = []int{1, query.CheapFusion}[r.IntN(2)], 1
+	opts.tests.cheapFusion, opts.tests.convexTexts = []int{1, query.CheapFusion}[r.IntN(2)], 1
 	if !graphs {
-		opts.graphSize, opts.walkAlways, opts.cheapFusion = 0, false, 1
+		opts.tests.graphSize, opts.tests.walkAlways, opts.tests.cheapFusion = 0, false, 1
 	}
 	vdb := open(t, t.TempDir(), &opts)
 	schema := Schema{Dim: dim, Metric: metric, Text: &TextIndex{Language: "none"}}
@@ -573,7 +573,7 @@ func TestGroupCountsEverySearch(t *testing.T) {
 func TestHybridLooksDeeper(t *testing.T) {
 	const n = 200
 	for _, cheap := range []int{1, 0} {
-		vdb := open(t, t.TempDir(), &Options{Sync: SyncNever, cheapFusion: cheap})
+		vdb := open(t, t.TempDir(), &Options{Sync: SyncNever, tests: testOptions{cheapFusion: cheap}})
 		c := collection(t, vdb, "c", Schema{Dim: 2, Metric: L2, Text: &TextIndex{Language: "none"}})
 		var docs []Document
 		for i := range n {

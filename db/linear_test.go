@@ -324,8 +324,8 @@ func drawCall(rng *rand.Rand, value func() int) call {
 // compacted, and returns the history.
 func linearHistory(t *testing.T, seed uint64, clients, calls int) []porcupine.Operation {
 	t.Helper()
-	vdb := open(t, memDir(t), &Options{Sync: SyncNever, HeadSize: []int64{1, 4 << 10, 64 << 20}[seed%3], codedBytes: 1, Workers: 2,
-		hook: func(vfs.Op) error { runtime.Gosched(); return nil }})
+	vdb := open(t, memDir(t), &Options{Sync: SyncNever, HeadSize: []int64{1, 4 << 10, 64 << 20}[seed%3], Workers: 2,
+		tests: testOptions{codedBytes: 1, hook: func(vfs.Op) error { runtime.Gosched(); return nil }}})
 	c, r := newClient(t, vdb), &recorder{}
 	var values atomic.Int64
 	var work, upkeep sync.WaitGroup

@@ -41,7 +41,7 @@ func TestManySegmentsAreSyncedTogether(t *testing.T) {
 	var syncs atomic.Int32
 	second := make(chan struct{})
 	dir := t.TempDir()
-	vdb := open(t, dir, &Options{Compaction: Manual, hook: func(op vfs.Op) error {
+	vdb := open(t, dir, &Options{Compaction: Manual, tests: testOptions{hook: func(op vfs.Op) error {
 		if armed.Load() && op.Kind == vfs.OpSync && strings.HasSuffix(op.Name, ".vec") {
 			if syncs.Add(1) == 2 {
 				close(second)
@@ -49,7 +49,7 @@ func TestManySegmentsAreSyncedTogether(t *testing.T) {
 			<-second
 		}
 		return nil
-	}})
+	}}})
 	intact := many(t, vdb, 40)
 	armed.Store(true)
 	finishes(t, "flush", func() { flush(t, vdb) })
@@ -68,12 +68,12 @@ func TestManySegmentsFail(t *testing.T) {
 			var left atomic.Int32
 			left.Store(1 << 20)
 			dir := t.TempDir()
-			vdb := open(t, dir, &Options{Sync: SyncNever, Compaction: Manual, hook: func(op vfs.Op) error {
+			vdb := open(t, dir, &Options{Sync: SyncNever, Compaction: Manual, tests: testOptions{hook: func(op vfs.Op) error {
 				if op.Kind == kind && strings.HasSuffix(op.Name, ".vec") && left.Add(-1) < 0 {
 					return syscall.ENOSPC
 				}
 				return nil
-			}})
+			}}})
 			intact := many(t, vdb, collections)
 			left.Store(nth)
 			if err := vdb.Flush(t.Context()); !errors.Is(err, ErrNoSpace) {

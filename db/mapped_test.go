@@ -106,7 +106,7 @@ func mappedVector(i int) []float32 {
 func TestMappedFiles(t *testing.T) {
 	ctx := t.Context()
 	whole := filepath.Join(memDir(t), "db")
-	opts := &Options{codedBytes: 1, Workers: 2, Compaction: Manual}
+	opts := &Options{tests: testOptions{codedBytes: 1}, Workers: 2, Compaction: Manual}
 	vdb := open(t, whole, opts)
 	c := collection(t, vdb, "c", Schema{Dim: 64, Text: &TextIndex{}})
 	fill(t, c, 300, func(i int) Document {

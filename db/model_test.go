@@ -37,7 +37,7 @@ func TestModel(t *testing.T) {
 		defer os.RemoveAll(dir)
 		m := &model{dir: dir, metric: Metric(rapid.IntRange(0, 2).Draw(t, "metric")), docs: map[string]Document{}, other: map[string]Document{}, name: "c"}
 		m.opts = &Options{Sync: SyncNever, HeadSize: rapid.SampledFrom([]int64{1, 2000, 64 << 20}).Draw(t, "head size"), Workers: 2,
-			codedBytes: rapid.SampledFrom([]int64{0, 1}).Draw(t, "codes"), graphSize: rapid.SampledFrom([]int64{0, 1}).Draw(t, "graphs"), worthHelp: 1, trials: walking.trials}
+			tests: testOptions{codedBytes: rapid.SampledFrom([]int64{0, 1}).Draw(t, "codes"), graphSize: rapid.SampledFrom([]int64{0, 1}).Draw(t, "graphs"), worthHelp: 1, trials: walking.tests.trials}}
 		m.open(t)
 		defer func() {
 			for _, s := range m.snaps {
@@ -478,7 +478,7 @@ func (m *model) backup(t *rapid.T) {
 	copied := m.dir + "-copy"
 	if rapid.Bool().Draw(t, "by a reader") {
 		m.leave(t)
-		r, err := Open(m.dir, &Options{ReadOnly: true, codedBytes: m.opts.codedBytes, graphSize: m.opts.graphSize})
+		r, err := Open(m.dir, &Options{ReadOnly: true, tests: testOptions{codedBytes: m.opts.tests.codedBytes, graphSize: m.opts.tests.graphSize}})
 		m.must(t, err)
 		m.holds(t, r)
 		m.must(t, r.Backup(t.Context(), copied))

@@ -9,11 +9,7 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/vecbolt/vecbolt/internal/dbtest"
 	"github.com/vecbolt/vecbolt/internal/engine"
-	"github.com/vecbolt/vecbolt/internal/nearest"
-	"github.com/vecbolt/vecbolt/internal/query"
-	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
 // A SyncPolicy says when an acknowledged write is safe from power loss. A
@@ -110,23 +106,7 @@ type Options struct {
 	// data and close. nil is silent.
 	Logger *slog.Logger
 
-	// The rest is for tests. 0 means the constant named.
-	hook          vfs.Hook      // faults and traces
-	settle        time.Duration // engine.SettleTime
-	codedBytes    int64         // engine.CodedBytes
-	graphSize     int64         // engine.GraphSize
-	quickSize     int64         // see graph.Options
-	worthHelp     time.Duration // nearest.WorthHelp
-	recheckEvery  int           // nearest.RecheckEvery
-	recheckByHand bool          // by Rechecks.Drain, not in the background
-	walkAlways    bool          // search graphs even where scans cost less
-	trials        int           // see graph.Options
-	cheapFusion   int           // query.CheapFusion
-	convexTexts   int           // query.ConvexTexts
-}
-
-func init() {
-	dbtest.SetHook = func(options any, hook vfs.Hook) { options.(*Options).hook = hook }
+	tests testOptions
 }
 
 // The largest values of Options.
@@ -170,10 +150,7 @@ func within[T cmp.Ordered](field string, v, least, most T) error {
 func (o Options) withDefaults() Options {
 	o.SyncEvery = cmp.Or(o.SyncEvery, 100*time.Millisecond)
 	o.HeadSize = cmp.Or(o.HeadSize, 64<<20)
-	o.worthHelp = cmp.Or(o.worthHelp, nearest.WorthHelp)
-	o.recheckEvery = cmp.Or(o.recheckEvery, nearest.RecheckEvery)
-	o.cheapFusion = cmp.Or(o.cheapFusion, query.CheapFusion)
-	o.convexTexts = cmp.Or(o.convexTexts, query.ConvexTexts)
+	o.tests = o.tests.withDefaults()
 	if o.Workers == 0 {
 		o.Workers = runtime.GOMAXPROCS(0)
 	}
@@ -188,9 +165,9 @@ func (o Options) settings() engine.Options {
 	s := engine.Options{
 		ReadOnly: o.ReadOnly, MustExist: o.MustExist, Follow: o.Follow, SyncAlways: o.Sync == SyncAlways,
 		Shared: !o.Exclusive, HeadSize: o.HeadSize, Workers: o.Workers, Compaction: o.Compaction == Automatic,
-		Logger: o.Logger, Hook: o.hook, Settle: o.settle,
-		CodedBytes: cmp.Or(o.codedBytes, engine.CodedBytes), GraphSize: cmp.Or(o.graphSize, engine.GraphSize),
-		QuickSize: o.quickSize, WalkAlways: o.walkAlways, Trials: o.trials,
+		Logger: o.Logger, Hook: o.tests.hook, Settle: o.tests.settle,
+		CodedBytes: o.tests.codedBytes, GraphSize: o.tests.graphSize,
+		QuickSize: o.tests.quickSize, WalkAlways: o.tests.walkAlways, Trials: o.tests.trials,
 	}
 	if o.Sync == SyncInterval {
 		s.SyncEvery = o.SyncEvery

@@ -134,7 +134,7 @@ func TestPanicAtEveryStep(t *testing.T) {
 					return nil
 				}
 				root := t.TempDir()
-				opts := &Options{HeadSize: 4 << 10, codedBytes: 1, hook: hook}
+				opts := &Options{HeadSize: 4 << 10, tests: testOptions{codedBytes: 1, hook: hook}}
 				vdb, err := Open(root, opts)
 				if err != nil {
 					t.Fatal(err)

@@ -34,7 +34,7 @@ func TestPlanByWork(t *testing.T) {
 			}
 			const queries = 12
 			opts := briefly()
-			opts.quickSize, opts.walkAlways = set.quickSize, false
+			opts.tests.quickSize, opts.tests.walkAlways = set.quickSize, false
 			vdb := open(t, t.TempDir(), &opts)
 			c := collection(t, vdb, "c", Schema{Dim: set.dim})
 			vecs := madeRows(set.rows+queries, set.dim)
@@ -100,7 +100,7 @@ func TestPlanByWork(t *testing.T) {
 func TestFilterScansSketches(t *testing.T) {
 	const rows, dim, queries, k = 16_000, 256, 40, 10
 	opts := promising
-	opts.walkAlways = false
+	opts.tests.walkAlways = false
 	vdb := open(t, t.TempDir(), &opts)
 	c := collection(t, vdb, "c", Schema{Dim: dim})
 	vecs := madeRows(rows+queries, dim)
@@ -166,7 +166,7 @@ func TestFilterScansSketches(t *testing.T) {
 func TestFilterBetweenGroups(t *testing.T) {
 	const rows, dim, groups, each, queries, k, recall = 20_000, 128, 6, 60, 60, 10, 0.9
 	opts := promising
-	opts.walkAlways = false
+	opts.tests.walkAlways = false
 	c := collection(t, open(t, t.TempDir(), &opts), "c", Schema{Dim: dim})
 	vecs := madeRows(rows, dim)
 	r := rand.New(rand.NewPCG(4, dim))
@@ -254,7 +254,7 @@ func TestFilterBetweenTemplates(t *testing.T) {
 func templateRows(t *testing.T, rows int) (c *Collection, between func() []float32) {
 	const dim, kinds = 100, 80
 	opts := promising
-	opts.walkAlways = false
+	opts.tests.walkAlways = false
 	c = collection(t, open(t, t.TempDir(), &opts), "c", Schema{Dim: dim, Metric: L2})
 	r := rand.New(rand.NewPCG(0, dim))
 	templates := make([][]float32, kinds)

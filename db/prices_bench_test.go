@@ -108,7 +108,7 @@ func (p priceBase) open(b *testing.B) (*Collection, []promiseQueries) {
 			kinds = append(kinds, kind)
 		}
 	}
-	opts := Options{Sync: SyncNever, Compaction: Manual, Recheck: Manual, graphSize: 1}
+	opts := Options{Sync: SyncNever, Compaction: Manual, Recheck: Manual, tests: testOptions{graphSize: 1}}
 	folder := ""
 	if *pricesDir != "" {
 		folder = filepath.Join(*pricesDir, fmt.Sprintf("%d-%d-%v", p.rows, p.dim, p.index))

@@ -246,7 +246,7 @@ func sharedHistory(t *testing.T, seed uint64, members, calls int) []porcupine.Op
 	t.Helper()
 	bounded(t)
 	dir := memDir(t)
-	opts := &Options{Sync: SyncNever, HeadSize: []int64{1, 4 << 10, 64 << 20}[seed%3], codedBytes: 1, Workers: 2}
+	opts := &Options{Sync: SyncNever, HeadSize: []int64{1, 4 << 10, 64 << 20}[seed%3], tests: testOptions{codedBytes: 1}, Workers: 2}
 	var locks [8]sync.RWMutex // held by calls of a member, and while it is opened again
 	var clients [8]*client
 	for i := range members {

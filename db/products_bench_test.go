@@ -75,7 +75,7 @@ func compareProducts(b *testing.B, name, dir string, spread bool, table *strings
 			kinds = append(kinds, kind)
 		}
 	}
-	opts := Options{Sync: SyncNever, Compaction: Manual, Recheck: Manual, graphSize: 1}
+	opts := Options{Sync: SyncNever, Compaction: Manual, Recheck: Manual, tests: testOptions{graphSize: 1}}
 	folder, took := compacted(b, opts, Dot, rows)
 	b.Logf("%s: %d rows of %d, compacted in %.1f s", name, len(rows), len(rows[0]), took.Seconds())
 	opts.Workers = 1

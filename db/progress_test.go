@@ -78,7 +78,7 @@ func TestWithProgress(t *testing.T) {
 // Compact counts the rows that it reads, and those of each graph that it builds. Done grows to the
 // total, which grows with a graph.
 func TestCompactProgress(t *testing.T) {
-	vdb, err := Open(filepath.Join(t.TempDir(), "t.vdb"), &Options{Sync: SyncNever, Compaction: Manual, graphSize: 1, trials: 8})
+	vdb, err := Open(filepath.Join(t.TempDir(), "t.vdb"), &Options{Sync: SyncNever, Compaction: Manual, tests: testOptions{graphSize: 1, trials: 8}})
 	if err != nil {
 		t.Fatal(err)
 	}

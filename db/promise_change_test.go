@@ -65,7 +65,7 @@ func (c *changeTest) compactBriefly(t *testing.T) {
 	t.Helper()
 	trials := &c.vdb.engine.Opts.Trials
 	defer func(n int) { *trials = n }(*trials)
-	*trials = walking.trials
+	*trials = walking.tests.trials
 	c.compact(t)
 }
 

@@ -28,7 +28,7 @@ type zoo struct {
 func newZoo(t *testing.T, metric Metric, kind string) *zoo {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(7, uint64(metric)))
-	vdb := open(t, t.TempDir(), &Options{Sync: SyncNever, codedBytes: 1})
+	vdb := open(t, t.TempDir(), &Options{Sync: SyncNever, tests: testOptions{codedBytes: 1}})
 	w := &zoo{c: collection(t, vdb, "c", Schema{Dim: 9, Metric: metric}), metric: metric, docs: map[string]Document{}, rng: rng}
 	groups := []any{"a", "a", "a", "a", "b", int64(1), 1.0, 1.5, true, false, "", int64(math.MaxInt64), nil, []any{"a"}, map[string]any{"x": "a"}}
 	var docs []Document

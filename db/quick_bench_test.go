@@ -132,7 +132,7 @@ type layoutBench struct {
 }
 
 func (l *layoutBench) build(b *testing.B, set promiseSet) {
-	opts := Options{Sync: SyncNever, Compaction: Manual, Recheck: Manual, graphSize: 1, quickSize: l.size}
+	opts := Options{Sync: SyncNever, Compaction: Manual, Recheck: Manual, tests: testOptions{graphSize: 1, quickSize: l.size}}
 	folder, took := compacted(b, opts, set.metric, set.rows)
 	l.took = took
 	err := filepath.Walk(folder, func(path string, info os.FileInfo, err error) error {

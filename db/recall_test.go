@@ -250,7 +250,7 @@ func TestRecheck(t *testing.T) {
 	const rows, dim = 3000, 32
 	ctx := t.Context()
 	opts := promising
-	opts.recheckEvery, opts.recheckByHand = 1, true
+	opts.tests.recheckEvery, opts.tests.recheckByHand = 1, true
 	vdb := open(t, t.TempDir(), &opts)
 	c := collection(t, vdb, "c", Schema{Dim: dim, Metric: L2})
 	r := rand.New(rand.NewPCG(3, 4))
@@ -391,7 +391,7 @@ func learnRecall(t *testing.T, dir string) *recallLesson {
 	t.Helper()
 	const rows, dim = 3000, 32
 	l, r := &recallLesson{opts: promising}, rand.New(rand.NewPCG(3, 4))
-	l.opts.recheckEvery, l.opts.recheckByHand = 1, true
+	l.opts.tests.recheckEvery, l.opts.tests.recheckByHand = 1, true
 	var docs []Document
 	for i, v := range randomVectors(r, rows, dim) {
 		docs = append(docs, Document{ID: fmt.Sprint(i), Vector: v})
@@ -475,7 +475,7 @@ func TestLearntRecallIsKept(t *testing.T) {
 		if n, err := c.Delete(t.Context(), id); n != 1 || err != nil {
 			t.Fatal(n, err)
 		}
-		l.vdb.engine.Opts.Trials = walking.trials
+		l.vdb.engine.Opts.Trials = walking.tests.trials
 		if err := l.vdb.Compact(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -568,7 +568,7 @@ func TestRecheckInBackground(t *testing.T) {
 	for _, recheck := range []Upkeep{Automatic, Manual} {
 		none := recheck == Manual
 		opts := promising
-		opts.recheckEvery, opts.Recheck, opts.ReadOnly = 1, recheck, true
+		opts.tests.recheckEvery, opts.Recheck, opts.ReadOnly = 1, recheck, true
 		vdb := open(t, dir, &opts)
 		c := collection(t, vdb, "c", Schema{Metric: L2})
 		for checked := false; !checked; { // until the goroutine had its turn

@@ -300,12 +300,12 @@ func TestNoDatabase(t *testing.T) {
 	// Creating a database may fail at any step, and then leaves no database behind.
 	for n := 1; ; n++ {
 		dir, count := memDir(t)+"/parent/db", 0
-		vdb, err := Open(dir, &Options{hook: func(vfs.Op) error {
+		vdb, err := Open(dir, &Options{tests: testOptions{hook: func(vfs.Op) error {
 			if count++; count == n {
 				return syscall.EIO
 			}
 			return nil
-		}})
+		}}})
 		if err == nil {
 			vdb.Close()
 			if count < n {

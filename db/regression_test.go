@@ -36,7 +36,7 @@ var traces = flag.Int("traces", 1, "operation traces that TestOptionsDoNotChange
 // gets codes, once the database is compacted or closed.
 var (
 	quick = &Options{Sync: SyncNever}
-	coded = &Options{Sync: SyncNever, codedBytes: 1}
+	coded = &Options{Sync: SyncNever, tests: testOptions{codedBytes: 1}}
 )
 
 // memDir returns a temporary directory, in memory where there is such a thing:
@@ -725,7 +725,7 @@ func TestCompactionMemory(t *testing.T) {
 			return nil
 		}
 		// No graphs: building one takes about its size, however the rows got there.
-		vdb := open(t, memDir(t), &Options{Sync: SyncNever, Compaction: Manual, hook: hook, graphSize: 1 << 40})
+		vdb := open(t, memDir(t), &Options{Sync: SyncNever, Compaction: Manual, tests: testOptions{hook: hook, graphSize: 1 << 40}})
 		c := collection(t, vdb, "c", Schema{Dim: dim})
 		for i := range n / 1000 {
 			fill(t, c, 1000, func(j int) Document {
@@ -930,7 +930,7 @@ var variants = []struct {
 	{"small head, no compaction", Options{HeadSize: 3000, Sync: SyncNever, Compaction: Manual}, nil},
 	{"one worker", Options{HeadSize: 20_000, Sync: SyncInterval, Workers: 1}, nil},
 	{"many workers", Options{HeadSize: 3000, Sync: SyncNever, Workers: 9}, nil},
-	{"codes", Options{HeadSize: 3000, Sync: SyncNever, codedBytes: 1}, func(h *history, rng *rand.Rand) {
+	{"codes", Options{HeadSize: 3000, Sync: SyncNever, tests: testOptions{codedBytes: 1}}, func(h *history, rng *rand.Rand) {
 		switch rng.IntN(12) {
 		case 0:
 			compact(h.t, h.vdb)

@@ -386,12 +386,12 @@ func flip(t *testing.T, name string, off int64) {
 func TestBackupIsWhole(t *testing.T) {
 	var step, at atomic.Int64 // from the first one in the new directory
 	var fail func() error
-	vdb := open(t, t.TempDir(), &Options{Compaction: Manual, hook: func(op vfs.Op) error {
+	vdb := open(t, t.TempDir(), &Options{Compaction: Manual, tests: testOptions{hook: func(op vfs.Op) error {
 		if at.Load() == 0 || step.Load() == 0 && op.Kind != vfs.OpMkdir || step.Add(1) != at.Load() {
 			return nil
 		}
 		return fail()
-	}})
+	}}})
 	upsert(t, collection(t, vdb, "c", Schema{Dim: 2}), Document{ID: "a", Vector: []float32{1, 2}})
 	broken := errors.New("broken")
 	for _, failure := range []error{broken, context.Canceled} {
@@ -574,7 +574,7 @@ func TestBackupCut(t *testing.T) {
 			return n + 1
 		}
 		n := 0
-		vdb := open(t, t.TempDir(), &Options{Compaction: Manual, hook: func(op vfs.Op) error {
+		vdb := open(t, t.TempDir(), &Options{Compaction: Manual, tests: testOptions{hook: func(op vfs.Op) error {
 			if !begun.Load() {
 				return nil
 			}
@@ -583,7 +583,7 @@ func TestBackupCut(t *testing.T) {
 				return failure
 			}
 			return nil
-		}})
+		}}})
 		upsert(t, collection(t, vdb, "c", Schema{Dim: 2}), Document{ID: "a", Vector: []float32{1, 2}})
 		begun.Store(true)
 		if err := vdb.Backup(t.Context(), dst); !errors.Is(err, failure) {
@@ -628,12 +628,12 @@ func TestBackupBesideAnother(t *testing.T) {
 	dst := filepath.Join(t.TempDir(), "copy")
 	other := filepath.Join(dst, engine.SegDir)
 	var begin atomic.Bool
-	vdb := open(t, t.TempDir(), &Options{Compaction: Manual, hook: func(vfs.Op) error {
+	vdb := open(t, t.TempDir(), &Options{Compaction: Manual, tests: testOptions{hook: func(vfs.Op) error {
 		if begin.CompareAndSwap(true, false) {
 			return os.MkdirAll(other, 0o700)
 		}
 		return nil
-	}})
+	}}})
 	upsert(t, collection(t, vdb, "c", Schema{Dim: 2}), Document{ID: "a", Vector: []float32{1, 2}})
 	begin.Store(true)
 	if err := vdb.Backup(t.Context(), dst); !errors.Is(err, ErrExists) {
@@ -667,12 +667,12 @@ func TestRepairIsWhole(t *testing.T) {
 				dst = filepath.Join(top, "a", "b", "new") + "/"
 			}
 			var steps atomic.Int64
-			opts := (&Options{hook: func(vfs.Op) error {
+			opts := (&Options{tests: testOptions{hook: func(vfs.Op) error {
 				if steps.Add(1) == n {
 					return broken
 				}
 				return nil
-			}}).withDefaults()
+			}}}).withDefaults()
 			if _, err := fsck.Repair(t.Context(), src, dst, opts.settings()); err == nil {
 				if steps.Load() >= n {
 					continue // a step whose failure does not matter

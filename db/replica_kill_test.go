@@ -152,7 +152,7 @@ func publishUntilKilled(dir, folder string) {
 		}
 	}
 	ctx := context.Background()
-	vdb, err := Open(dir, &Options{HeadSize: 4000, codedBytes: 1, Sync: SyncNever})
+	vdb, err := Open(dir, &Options{HeadSize: 4000, tests: testOptions{codedBytes: 1}, Sync: SyncNever})
 	fail(err)
 	p, err := vdb.NewPublisher(folder, &PublishOptions{Keep: 1000}) // so that a reader that is slow finds its files
 	fail(err)
@@ -197,7 +197,7 @@ func followUntilKilled(folder string) {
 
 // TestRefreshBesideReaders has readers at work while versions come and go.
 func TestRefreshBesideReaders(t *testing.T) {
-	vdb := open(t, t.TempDir(), &Options{codedBytes: 1, HeadSize: 4000})
+	vdb := open(t, t.TempDir(), &Options{tests: testOptions{codedBytes: 1}, HeadSize: 4000})
 	folder := t.TempDir()
 	p := publisher(t, vdb, folder, &PublishOptions{Keep: 2})
 	write := func(n int) {
@@ -215,7 +215,7 @@ func TestRefreshBesideReaders(t *testing.T) {
 	}
 	write(1)
 	publish(t, p)
-	replica := open(t, folder, &Options{ReadOnly: true, Follow: time.Millisecond, codedBytes: 1})
+	replica := open(t, folder, &Options{ReadOnly: true, Follow: time.Millisecond, tests: testOptions{codedBytes: 1}})
 	stop := make(chan struct{})
 	var wait sync.WaitGroup
 	for range 3 {

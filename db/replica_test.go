@@ -233,18 +233,18 @@ func openStores(t testing.TB, folder string) int {
 // meta.bolt and for a version with new batches only. The reader stays on its
 // version, whole, and takes the new one the next time.
 func TestRefreshFails(t *testing.T) {
-	vdb := open(t, t.TempDir(), &Options{codedBytes: 1, Compaction: Manual})
+	vdb := open(t, t.TempDir(), &Options{tests: testOptions{codedBytes: 1}, Compaction: Manual})
 	folder := t.TempDir()
 	p := publisher(t, vdb, folder, nil)
 	c := collection(t, vdb, "c", Schema{Dim: 2})
 	publish(t, p)
 	count, at := 0, 1<<30
-	replica := open(t, folder, &Options{ReadOnly: true, Follow: byHand, codedBytes: 1, hook: func(vfs.Op) error {
+	replica := open(t, folder, &Options{ReadOnly: true, Follow: byHand, tests: testOptions{codedBytes: 1, hook: func(vfs.Op) error {
 		if count++; count == at {
 			return syscall.EIO
 		}
 		return nil
-	}})
+	}}})
 	round, failed, stride := 0, 0, 7
 	if *everyStep {
 		stride = 1
@@ -308,14 +308,14 @@ func TestRefreshCutShort(t *testing.T) {
 	c := collection(t, vdb, "c", Schema{Dim: 2})
 	publish(t, p)
 	frames, at := 0, 0
-	replica := open(t, folder, &Options{ReadOnly: true, Follow: byHand, hook: func(op vfs.Op) error {
+	replica := open(t, folder, &Options{ReadOnly: true, Follow: byHand, tests: testOptions{hook: func(op vfs.Op) error {
 		if op.Kind == vfs.OpRead && strings.HasPrefix(op.Name, engine.WALDir+"/") && op.Off == 4096 { // behind the header
 			if frames++; frames == at {
 				return syscall.EIO
 			}
 		}
 		return nil
-	}})
+	}}})
 	for i := range 3 {
 		before := all(t, replica)
 		for j := range 3 {
@@ -496,7 +496,7 @@ func TestReplicaModel(t *testing.T) {
 		t.Run(fmt.Sprint("seed", seed), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 7))
 			ctx := t.Context()
-			vdb := open(t, t.TempDir(), &Options{HeadSize: 20_000, codedBytes: 1, Sync: SyncPolicy(seed % 3)})
+			vdb := open(t, t.TempDir(), &Options{HeadSize: 20_000, tests: testOptions{codedBytes: 1}, Sync: SyncPolicy(seed % 3)})
 			folder, copied := t.TempDir(), t.TempDir()
 			p := publisher(t, vdb, folder, &PublishOptions{Keep: 1 + rng.IntN(4)})
 			c := &copier{t: t, rng: rng, from: folder, to: copied, whole: map[string]bool{}}
@@ -526,7 +526,7 @@ func TestReplicaModel(t *testing.T) {
 			look := func() {
 				t.Helper()
 				if replica == nil {
-					r, err := Open(copied, &Options{ReadOnly: true, Follow: byHand, codedBytes: 1})
+					r, err := Open(copied, &Options{ReadOnly: true, Follow: byHand, tests: testOptions{codedBytes: 1}})
 					if err != nil {
 						return
 					}
@@ -608,7 +608,7 @@ func TestReplicaModel(t *testing.T) {
 					if err := p.Close(); err != nil {
 						t.Fatal(err)
 					}
-					vdb = reopen(t, vdb, &Options{HeadSize: 20_000, codedBytes: 1})
+					vdb = reopen(t, vdb, &Options{HeadSize: 20_000, tests: testOptions{codedBytes: 1}})
 					p = publisher(t, vdb, folder, nil)
 				}
 				if rng.IntN(3) == 0 {
@@ -652,7 +652,7 @@ func TestPublishCrash(t *testing.T) {
 	for _, how := range []string{"killed", "failed", "full"} {
 		t.Run(how, func(t *testing.T) {
 			ctx := t.Context()
-			vdb := open(t, t.TempDir(), &Options{codedBytes: 1, Compaction: Manual})
+			vdb := open(t, t.TempDir(), &Options{tests: testOptions{codedBytes: 1}, Compaction: Manual})
 			c := collection(t, vdb, "c", Schema{Dim: 2})
 			folder := t.TempDir()
 			count, at := 0, 1<<30
@@ -753,7 +753,7 @@ func TestPublishCrash(t *testing.T) {
 // cuts: when a manifest gets its name, all that it names is synced, under its name, and nothing of
 // it is written later.
 func TestPublishOrder(t *testing.T) {
-	vdb := open(t, t.TempDir(), &Options{codedBytes: 1, Compaction: Manual})
+	vdb := open(t, t.TempDir(), &Options{tests: testOptions{codedBytes: 1}, Compaction: Manual})
 	c := collection(t, vdb, "c", Schema{Dim: 2})
 	folder := t.TempDir()
 	dirty := map[string]bool{}       // written and not synced
@@ -821,7 +821,7 @@ func TestPublishOrder(t *testing.T) {
 // TestReplicaDamage changes files of the next version of a reader, and of the only
 // version.
 func TestReplicaDamage(t *testing.T) {
-	vdb := open(t, t.TempDir(), &Options{codedBytes: 1, Compaction: Manual})
+	vdb := open(t, t.TempDir(), &Options{tests: testOptions{codedBytes: 1}, Compaction: Manual})
 	c := collection(t, vdb, "c", Schema{Dim: 2})
 	upsert(t, c, Document{ID: "a", Vector: []float32{1, 2}, Text: "first"})
 	folder := t.TempDir()
@@ -922,7 +922,7 @@ func TestReplicaDamage(t *testing.T) {
 // TestRepairFolder damages a folder of three versions: two of them with a segment more than the one
 // before, and the third with a batch in the log.
 func TestRepairFolder(t *testing.T) {
-	vdb := open(t, t.TempDir(), &Options{codedBytes: 1, Compaction: Manual})
+	vdb := open(t, t.TempDir(), &Options{tests: testOptions{codedBytes: 1}, Compaction: Manual})
 	c := collection(t, vdb, "c", Schema{Dim: 2})
 	whole := t.TempDir()
 	p := publisher(t, vdb, whole, nil)
@@ -1209,7 +1209,7 @@ func TestReplicaGraph(t *testing.T) {
 func TestPublishWhileAFileIsReplaced(t *testing.T) {
 	dir, swapped := t.TempDir(), 0
 	publishing := false
-	opts := &Options{Compaction: Manual, hook: func(op vfs.Op) error {
+	opts := &Options{Compaction: Manual, tests: testOptions{hook: func(op vfs.Op) error {
 		if publishing && op.Kind == vfs.OpOpen && strings.HasSuffix(op.Name, ".terms") {
 			swapped++
 			name := filepath.Join(dir, filepath.FromSlash(op.Name))
@@ -1223,7 +1223,7 @@ func TestPublishWhileAFileIsReplaced(t *testing.T) {
 			return os.Rename(name+".new", name)
 		}
 		return nil
-	}}
+	}}}
 	vdb := open(t, dir, opts)
 	c := collection(t, vdb, "c", Schema{Dim: 1, Text: &TextIndex{}})
 	upsert(t, c, Document{ID: "a", Vector: []float32{1}, Text: "red fish"}, Document{ID: "b", Vector: []float32{2}, Text: "blue fish"})

@@ -324,7 +324,7 @@ func TestUnexplainedSegment(t *testing.T) {
 func TestNoRoomToMap(t *testing.T) {
 	dir := t.TempDir()
 	failing, stuck := false, false
-	vdb := open(t, dir, &Options{Compaction: Manual, hook: func(op vfs.Op) error {
+	vdb := open(t, dir, &Options{Compaction: Manual, tests: testOptions{hook: func(op vfs.Op) error {
 		if failing && op.Kind == vfs.OpMap && strings.HasPrefix(op.Name, engine.SegDir+"/") {
 			return syscall.ENOMEM
 		}
@@ -332,7 +332,7 @@ func TestNoRoomToMap(t *testing.T) {
 			return syscall.EMFILE
 		}
 		return nil
-	}})
+	}}})
 	c := collection(t, vdb, "c", Schema{Text: &TextIndex{}})
 	colored(t, c, 20, "red", true)
 	flush(t, vdb)

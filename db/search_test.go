@@ -129,7 +129,7 @@ func TestSearchEqualsBruteForce(t *testing.T) {
 				ctx := t.Context()
 				rng := rand.New(rand.NewPCG(1, uint64(metric)))
 				// Codes for every segment, however small, that is compacted.
-				vdb := open(t, t.TempDir(), &Options{Sync: SyncNever, codedBytes: 1, Workers: 3, worthHelp: 1})
+				vdb := open(t, t.TempDir(), &Options{Sync: SyncNever, Workers: 3, tests: testOptions{codedBytes: 1, worthHelp: 1}})
 				for _, dim := range []int{1, 3, 17, 100} {
 					c := collection(t, vdb, fmt.Sprint(dim), Schema{Dim: dim, Metric: metric})
 					vecs := vectorsOf(kind, rng, 700, dim)
@@ -294,8 +294,8 @@ func TestBatchOverGraphs(t *testing.T) {
 					}
 				}
 				rng := rand.New(rand.NewPCG(3, uint64(metric)))
-				vdb := open(t, t.TempDir(), &Options{Sync: SyncNever, codedBytes: 1, graphSize: 1, walkAlways: true, trials: 8, Compaction: Manual,
-					Workers: 3, worthHelp: 1})
+				vdb := open(t, t.TempDir(), &Options{Sync: SyncNever, Compaction: Manual, Workers: 3,
+					tests: testOptions{codedBytes: 1, graphSize: 1, walkAlways: true, trials: 8, worthHelp: 1}})
 				c := collection(t, vdb, "c", Schema{Dim: dim, Metric: metric})
 				docs := map[string]Document{}
 				vecs := vectorsOf(kind, rng, rows, dim)

@@ -26,7 +26,7 @@ func TestHeadCodes(t *testing.T) {
 		for _, kind := range []string{"random", "clustered"} {
 			t.Run(fmt.Sprintf("%v/%s", metric, kind), func(t *testing.T) {
 				rng := rand.New(rand.NewPCG(5, uint64(metric)))
-				vdb := open(t, t.TempDir(), &Options{Sync: SyncNever, codedBytes: 1, Compaction: Manual, Recheck: Manual})
+				vdb := open(t, t.TempDir(), &Options{Sync: SyncNever, tests: testOptions{codedBytes: 1}, Compaction: Manual, Recheck: Manual})
 				c := collection(t, vdb, "c", Schema{Dim: dim, Metric: metric})
 				docs := map[string]Document{}
 				write := func(ids ...int) {
@@ -88,7 +88,7 @@ func TestHeadCodes(t *testing.T) {
 // A head is flushed when it was idle for a while, but only if its vectors are worth codes.
 func TestFlushIdle(t *testing.T) {
 	const dim, least = 4, 10
-	vdb := open(t, t.TempDir(), &Options{Sync: SyncNever, Compaction: Manual, codedBytes: least * 4 * dim})
+	vdb := open(t, t.TempDir(), &Options{Sync: SyncNever, Compaction: Manual, tests: testOptions{codedBytes: least * 4 * dim}})
 	c := collection(t, vdb, "c", Schema{Dim: dim})
 	segments := func(want, head int) {
 		t.Helper()
@@ -122,12 +122,12 @@ func TestFlushIdle(t *testing.T) {
 // A flush for idleness that fails is tried again, although nobody writes.
 func TestFlushIdleFails(t *testing.T) {
 	var full atomic.Bool // the flush of the background looks, too
-	vdb := open(t, t.TempDir(), &Options{Sync: SyncNever, Compaction: Manual, codedBytes: 1, hook: func(op vfs.Op) error {
+	vdb := open(t, t.TempDir(), &Options{Sync: SyncNever, Compaction: Manual, tests: testOptions{codedBytes: 1, hook: func(op vfs.Op) error {
 		if full.Load() && op.Kind == vfs.OpCreate && strings.HasPrefix(op.Name, engine.TmpDir) {
 			return syscall.ENOSPC
 		}
 		return nil
-	}})
+	}}})
 	c := collection(t, vdb, "c", Schema{Dim: 2})
 	upsert(t, c, Document{ID: "a", Vector: []float32{1, 2}})
 	full.Store(true)
@@ -150,7 +150,7 @@ func TestFlushIdleFails(t *testing.T) {
 func TestFlushedCodes(t *testing.T) {
 	for settle, want := range map[time.Duration]int{time.Nanosecond: 1, time.Hour: 0} {
 		dir := t.TempDir()
-		vdb := open(t, dir, &Options{Sync: SyncNever, Compaction: Manual, codedBytes: 1, settle: settle})
+		vdb := open(t, dir, &Options{Sync: SyncNever, Compaction: Manual, tests: testOptions{codedBytes: 1, settle: settle}})
 		c := collection(t, vdb, "c", Schema{Dim: 2})
 		upsert(t, c, Document{ID: "a", Vector: []float32{1, 2}})
 		if err := vdb.Flush(t.Context()); err != nil {
@@ -174,7 +174,7 @@ func TestSketchesBesideAGraph(t *testing.T) {
 	for _, metric := range []Metric{Cosine, Dot, L2} {
 		t.Run(fmt.Sprint(metric), func(t *testing.T) {
 			opts := walking
-			opts.codedBytes, opts.settle, opts.Recheck = block*dim*4, 1, Manual
+			opts.tests.codedBytes, opts.tests.settle, opts.Recheck = block*dim*4, 1, Manual
 			vdb := open(t, t.TempDir(), &opts)
 			c := collection(t, vdb, "c", Schema{Dim: dim, Metric: metric})
 			rng := rand.New(rand.NewPCG(31, 32))
@@ -362,8 +362,8 @@ func TestCompactSettled(t *testing.T) {
 		{"young graphs", L2, []int{160, 170}, time.Hour, []int{160, 170}},
 	} {
 		t.Run(test.what, func(t *testing.T) {
-			vdb := open(t, t.TempDir(), &Options{Sync: SyncNever, Compaction: Manual, codedBytes: 1, graphSize: graph * dim,
-				trials: walking.trials})
+			vdb := open(t, t.TempDir(), &Options{Sync: SyncNever, Compaction: Manual, tests: testOptions{codedBytes: 1, graphSize: graph * dim,
+				trials: walking.tests.trials}})
 			c := collection(t, vdb, "c", Schema{Dim: dim, Metric: test.metric})
 			fillSegments(t, c, test.sizes...)
 			if next, err := vdb.engine.CompactSettled(ctx, test.age); next > 0 || err != nil {
@@ -388,7 +388,7 @@ func TestCompactSettled(t *testing.T) {
 func TestCompactSettledWaits(t *testing.T) {
 	const dim, graph = 2, 100
 	ctx, dir := t.Context(), t.TempDir()
-	opts := &Options{Sync: SyncNever, Compaction: Manual, codedBytes: 1, graphSize: graph * dim}
+	opts := &Options{Sync: SyncNever, Compaction: Manual, tests: testOptions{codedBytes: 1, graphSize: graph * dim}}
 	vdb := open(t, dir, opts)
 	c := collection(t, vdb, "c", Schema{Dim: dim})
 	fillSegments(t, c, graph, graph)

@@ -76,12 +76,12 @@ func TestNewestRootRotsEarly(t *testing.T) {
 func TestBackupSyncsDirectoriesFirst(t *testing.T) {
 	var mu sync.Mutex
 	var ops []vfs.Op
-	vdb := open(t, t.TempDir(), &Options{hook: func(op vfs.Op) error {
+	vdb := open(t, t.TempDir(), &Options{tests: testOptions{hook: func(op vfs.Op) error {
 		mu.Lock()
 		defer mu.Unlock()
 		ops = append(ops, op)
 		return nil
-	}})
+	}}})
 	upsert(t, collection(t, vdb, "c", Schema{Dim: 1}), Document{ID: "a", Vector: []float32{1}})
 	mu.Lock()
 	ops = nil

@@ -107,7 +107,7 @@ func TestTrace(t *testing.T) {
 	ctx := t.Context()
 	dir := t.TempDir()
 	tr := &tracer{meta: filepath.Join(dir, engine.MetaName)}
-	opts := &Options{Compaction: Manual, hook: tr.hook}
+	opts := &Options{Compaction: Manual, tests: testOptions{hook: tr.hook}}
 	vdb := open(t, dir, opts)
 	tr.golden(t, "open-create", "Open makes a database.")
 
@@ -148,7 +148,7 @@ func TestTrace(t *testing.T) {
 	upsert(t, c, Document{ID: "e", Vector: []float32{1, 1}})
 	lose(t, vdb)
 	tr.skip()
-	reader := open(t, dir, &Options{ReadOnly: true, hook: tr.hook})
+	reader := open(t, dir, &Options{ReadOnly: true, tests: testOptions{hook: tr.hook}})
 	tr.golden(t, "recover-read-only", "Read-only Open after a crash replays the log and writes nothing.")
 	if err := reader.Close(); err != nil {
 		t.Fatal(err)
@@ -157,7 +157,7 @@ func TestTrace(t *testing.T) {
 	tr.golden(t, "recover", "Open after a crash: what is replayed is flushed, twice committed, and the log removed, before anything is served.")
 
 	compact(t, vdb)
-	opts.codedBytes = 1
+	opts.tests.codedBytes = 1
 	vdb = reopen(t, vdb, opts)
 	upsert(t, collection(t, vdb, "c", Schema{}), Document{ID: "f", Vector: []float32{1, 0}})
 	tr.skip()
