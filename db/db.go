@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/internal/nearest"
@@ -204,32 +203,4 @@ func (db *DB) beginAsking() error {
 		return err
 	}
 	return db.engine.Begin()
-}
-
-// A Process describes a process that has the database open.
-type Process struct {
-	PID     int
-	Program string    // name of the program, without directory and arguments, at most 64 bytes
-	Since   time.Time // when the process opened the database; zero if it is not known
-	Role    string    // "leader", "follower" or "reader"
-	Version string    // of the program; empty if it is not known
-}
-
-// Processes lists the processes that have the database open, the leading one first: it writes the
-// files, and the others send their writes to it.
-func (db *DB) Processes(ctx context.Context) ([]Process, error) {
-	err := db.beginAsking()
-	var list []share.Process
-	if err == nil {
-		defer db.engine.End()
-		list, err = db.member.Processes(ctx)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("db: processes: %w", engine.Translate(err))
-	}
-	processes := make([]Process, len(list))
-	for i, p := range list {
-		processes[i] = Process(p)
-	}
-	return processes, nil
 }

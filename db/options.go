@@ -41,6 +41,20 @@ func (p SyncPolicy) String() string {
 	return fmt.Sprintf("SyncPolicy(%d)", uint8(p))
 }
 
+// MarshalText implements encoding.TextMarshaler.
+func (p SyncPolicy) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (p *SyncPolicy) UnmarshalText(b []byte) error {
+	for _, known := range []SyncPolicy{SyncAlways, SyncInterval, SyncNever} {
+		if string(b) == known.String() {
+			*p = known
+			return nil
+		}
+	}
+	return invalidf("sync %q: want always, interval or never", b)
+}
+
 // An Upkeep says who starts work that no answer waits for.
 type Upkeep uint8
 

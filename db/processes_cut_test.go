@@ -362,7 +362,7 @@ func (s *cutSession) work() {
 	s.cancelled()
 	s.must("compact", s.vdb.Compact(ctx))
 	list, err := s.vdb.Processes(ctx)
-	if s.must("list processes", err); len(list) == 0 || list[0].Role != "leader" {
+	if s.must("list processes", err); len(list) == 0 || list[0].Role != RoleLeader {
 		s.t.Fatal("processes: ", list)
 	}
 	least := s.last + uint64(s.side.Load())

@@ -844,7 +844,7 @@ func TestReaderBetweenWriters(t *testing.T) {
 				break
 			}
 		}
-		if list, err := reader.Processes(ctx); err != nil || len(list) != 1 || list[0].Role != "reader" {
+		if list, err := reader.Processes(ctx); err != nil || len(list) != 1 || list[0].Role != RoleReader {
 			t.Fatal(list, err)
 		}
 	}

@@ -1,6 +1,7 @@
 package db
 
 import (
+	"encoding"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -197,29 +198,42 @@ func TestMetadataTypes(t *testing.T) {
 	}
 }
 
+// sameAgain reads values from the texts that they are printed as.
+func sameAgain[T interface {
+	comparable
+	encoding.TextMarshaler
+}, P interface {
+	*T
+	encoding.TextUnmarshaler
+}](t *testing.T, values ...T) {
+	t.Helper()
+	for _, v := range values {
+		var back T
+		b, err := v.MarshalText()
+		if err == nil {
+			err = P(&back).UnmarshalText(b)
+		}
+		if err != nil || back != v {
+			t.Errorf("%v: %q, %v, %v", v, b, back, err)
+		}
+	}
+}
+
 // Names of options are read as they are printed.
 func TestNames(t *testing.T) {
-	for _, m := range []Metric{Cosine, Dot, L2} {
-		var back Metric
-		b, err := m.MarshalText()
-		if err == nil {
-			err = back.UnmarshalText(b)
-		}
-		if err != nil || back != m {
-			t.Errorf("%v: %q, %v, %v", m, b, back, err)
+	sameAgain(t, Cosine, Dot, L2)
+	sameAgain(t, Convex, RRF)
+	sameAgain(t, SyncAlways, SyncInterval, SyncNever)
+	sameAgain(t, RoleUnknown, RoleLeader, RoleFollower, RoleReader)
+	if err := new(SyncPolicy).UnmarshalText([]byte("often")); !errors.Is(err, ErrInvalid) {
+		t.Error(err)
+	}
+	for want, v := range map[string]any{`"sync":"interval"`: Stats{Sync: SyncInterval}, `"Role":"reader"`: Process{Role: RoleReader}} {
+		if b, err := json.Marshal(v); err != nil || !strings.Contains(string(b), want) {
+			t.Errorf("%s, %v, want %s", b, err, want)
 		}
 	}
-	for _, m := range []FusionMethod{Convex, RRF} {
-		var back FusionMethod
-		b, err := m.MarshalText()
-		if err == nil {
-			err = back.UnmarshalText(b)
-		}
-		if err != nil || back != m {
-			t.Errorf("%v: %q, %v, %v", m, b, back, err)
-		}
-	}
-	for want, got := range map[string]fmt.Stringer{"always": SyncAlways, "interval": SyncInterval, "never": SyncNever, "SyncPolicy(9)": SyncPolicy(9),
+	for want, got := range map[string]fmt.Stringer{"always": SyncAlways, "interval": SyncInterval, "never": SyncNever, "SyncPolicy(9)": SyncPolicy(9), "Role(9)": Role(9),
 		"metric(9)": Metric(9), "fusion(9)": FusionMethod(9), "f at offset 3: d": Problem{"f", 3, "d"}, "f: d": Problem{"f", -1, "d"},
 		`document "x" in collection "c": r`:           Lost{Collection: "c", ID: "x", DocNum: 3, What: "document", Reason: "r"},
 		`vector of document "x" in collection "c": r`: Lost{Collection: "c", ID: "x", What: "vector", Reason: "r"},

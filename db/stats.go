@@ -16,7 +16,7 @@ import (
 type Stats struct {
 	Dir             string            `json:"dir"`
 	ReadOnly        bool              `json:"read_only"`
-	Sync            string            `json:"sync"`    // policy of the writes of this process: always, interval or never
+	Sync            SyncPolicy        `json:"sync"`    // Options.Sync
 	Kernels         string            `json:"kernels"` // instruction set of the vector kernels
 	Batches         uint64            `json:"batches"` // ever applied
 	Flushed         uint64            `json:"flushed"` // batches in segments and meta.bolt; the rest is in the log
@@ -81,7 +81,7 @@ func (db *DB) Stats() (Stats, error) {
 	}
 	defer db.engine.Done(ver)
 	s := Stats{
-		Dir: db.engine.Dir, ReadOnly: db.opts.ReadOnly, Sync: db.opts.Sync.String(), Kernels: simd.Name(),
+		Dir: db.engine.Dir, ReadOnly: db.opts.ReadOnly, Sync: db.opts.Sync, Kernels: simd.Name(),
 		Batches: ver.LSN, Flushed: ver.Applied, HeadBytes: ver.HeadBytes, Versions: db.engine.VersionsInUse(),
 		Collections: []CollectionStats{},
 	}

@@ -32,7 +32,7 @@ type collectionFigures struct {
 type processFigures struct {
 	PID     int       `json:"pid"`
 	Program string    `json:"program"`
-	Role    string    `json:"role"`
+	Role    db.Role   `json:"role"`
 	Since   time.Time `json:"since"`
 	Version string    `json:"version"`
 }

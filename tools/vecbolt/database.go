@@ -94,7 +94,7 @@ func leading(ctx context.Context, vdb *db.DB, err error) error {
 		return err
 	}
 	others, perr := processes(ctx, vdb)
-	if perr != nil || len(others) == 0 || others[0].Role != "leader" {
+	if perr != nil || len(others) == 0 || others[0].Role != db.RoleLeader {
 		return err
 	}
 	p := others[0]

@@ -86,7 +86,7 @@ func (c *infoCmd) Run(ctx context.Context, t *tool) error {
 type process struct {
 	PID     int       `json:"pid"`
 	Program string    `json:"program"`
-	Role    string    `json:"role"` // leader or follower
+	Role    db.Role   `json:"role"`
 	Since   time.Time `json:"since"`
 	Version string    `json:"version"`
 }
