@@ -43,7 +43,7 @@ func TestReceivedTellsOutcome(t *testing.T) {
 					}
 				case share.Records:
 					return writer == nil || (c == writer) == writerHasIt
-				case share.Root, share.Bye, share.Derived:
+				case share.Root, share.Bye, share.Derived, share.Frozen:
 					return writer == nil
 				case share.Result:
 					if c == writer {
