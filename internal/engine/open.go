@@ -467,7 +467,7 @@ func (e *Engine) startLog(o wal.Options, tail wal.Tail, unclean bool) error {
 	return nil
 }
 
-// syncLog makes durable what a killed writer left in the page cache only.
+// syncLog makes writes durable that a killed writer left in the page cache only.
 // Replayed batches are flushed, and a segment must not outlive the log that
 // explains it.
 func (e *Engine) syncLog() error {

@@ -50,7 +50,7 @@ const manyZeros = 0.25
 // an axis.
 const leastFilled = 2
 
-// A maker has what the kinds need to know of the rows.
+// A maker knows the properties of rows that the kinds need.
 type maker struct {
 	*Rows
 	rng *rand.Rand

@@ -379,9 +379,10 @@ func (c *Collection) fits(ctx context.Context, docs []*db.Document, pin bool) er
 // is searched by vectors, and by words as well if it has a text index. It leaves other queries, and
 // queries of collections that are not pinned, as they are.
 //
-// The vector is of the Question of the text.
+// The vector is of the Question of the text. A text without words is db.ErrInvalid in a collection
+// without a text index.
 func (c *Collection) Ask(ctx context.Context, q db.Query) (db.Query, error) {
-	if q.Near != nil || strings.TrimSpace(q.Text) == "" {
+	if q.Near != nil || q.Text == "" {
 		return q, nil
 	}
 	e, _, err := c.embedder(ctx, false)
@@ -393,8 +394,14 @@ func (c *Collection) Ask(ctx context.Context, q db.Query) (db.Query, error) {
 		return q, err
 	}
 	question, err := Question(info, q.Text)
-	if err != nil || question == "" {
+	if err != nil {
 		return q, err
+	}
+	if strings.TrimSpace(question) == "" {
+		if info.Schema.Text == nil {
+			return q, fmt.Errorf("%w: the query %.40q has no words", db.ErrInvalid, q.Text)
+		}
+		return q, nil
 	}
 	if info.Schema.Text == nil {
 		q.Text = ""

@@ -63,7 +63,7 @@ func TestBrowser(t *testing.T) {
 	b := newBrowser(t)
 	b.Call("Page.navigate", map[string]any{"url": url + "/"}, nil)
 
-	// Health is what is seen first.
+	// Health is seen first.
 	b.Says("#status", "healthy")
 	b.Says("#collections", "notes")
 	b.Says("#collections tbody tr:last-child", "131") // documents
@@ -102,7 +102,7 @@ func TestBrowser(t *testing.T) {
 	b.Press("C")
 	b.Says("#range", "1 to 50 of 131")
 
-	// What is in the database stays text.
+	// Texts of the database stay text.
 	b.Says("tbody tr:first-child", evil)
 	b.Click("tbody tr:first-child")
 	b.Says("#detail h2", evil)

@@ -9,6 +9,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
+	"strings"
 
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/store"
@@ -81,7 +83,8 @@ type checkpoint struct {
 }
 
 // Run copies all documents of a collection into the collection with the given name of another
-// store. It creates that collection with the schema of the source unless it exists. Documents that
+// store. It creates that collection with the schema of the source unless it exists; one for the
+// vectors of another model is db.ErrSchema. Documents that
 // are written to the source during the run may be missed, and if it resumes, since the first run
 // began; Report.Changed says so. Run can be repeated: documents replace themselves.
 func Run(ctx context.Context, from store.Collection, to store.Store, name string, opts *Options) (*Report, error) {
@@ -186,6 +189,9 @@ func open(ctx context.Context, schema store.Schema, to store.Store, name string,
 	if err != nil {
 		return nil, err
 	}
+	if err := sameModel(name, target.Schema(), schema); err != nil {
+		return nil, err
+	}
 	n, err := target.Count(ctx, nil)
 	if err != nil {
 		return nil, err
@@ -205,6 +211,31 @@ func open(ctx context.Context, schema store.Schema, to store.Store, name string,
 		return nil, fmt.Errorf("collection %q %w, with %d documents: resume a migration that was cut short, or take another name", name, db.ErrExists, n)
 	}
 	return target, nil
+}
+
+// reserved begins the fields of Schema.Metadata that Vecbolt itself sets, such as the model that
+// embeds the texts.
+const reserved = "vecbolt:"
+
+// sameModel returns an error that matches db.ErrSchema if a collection is for another model.
+func sameModel(name string, have, want store.Schema) error {
+	for _, f := range []struct{ name, have, want string }{
+		{"provider", have.Lineage.Provider, want.Lineage.Provider},
+		{"model", have.Lineage.Model, want.Lineage.Model},
+		{"chunker", have.Lineage.Chunker, want.Lineage.Chunker},
+	} {
+		if f.have != "" && f.want != "" && f.have != f.want {
+			return fmt.Errorf("%w: collection %q has %s %q, the source has %q", db.ErrSchema,
+				name, f.name, f.have, f.want)
+		}
+	}
+	for field, value := range have.Metadata {
+		if strings.HasPrefix(field, reserved) && !reflect.DeepEqual(value, want.Metadata[field]) {
+			return fmt.Errorf("%w: collection %q has %q %v, the source has %v", db.ErrSchema, name, field, value,
+				want.Metadata[field])
+		}
+	}
+	return nil
 }
 
 // An emptyStore can give an empty collection the dimension that it lacks. In a database, an empty

@@ -388,7 +388,7 @@ func TestErrorsOfGraphQL(t *testing.T) {
 	}
 }
 
-// What a server says is not trusted: no answer makes the client panic, and none
+// Answers of servers are not trusted: none makes the client panic, and none
 // is taken for another.
 func TestStrangeAnswers(t *testing.T) {
 	for _, answer := range []string{"", "null", "[]", "{", `"x"`, `{"data":null}`, `{"data":{"Get":{}}}`, `{"data":{"Get":{"` + docsClass + `":[{"meta":"{","_additional":{}}]}}}`,

@@ -86,7 +86,7 @@ func (f *embedding) create(ctx context.Context, t *tool, c collection, s schema,
 		if err != nil {
 			return err
 		}
-		if s.Provider != "" && s.Provider != resolved.Provider || s.Model != "" && s.Model != resolved.Model {
+		if s.otherModel(resolved) {
 			return fmt.Errorf("%w: --provider and --model name another model than --embed %s",
 				embed.ErrMismatch, f.Embed)
 		}
@@ -94,12 +94,25 @@ func (f *embedding) create(ctx context.Context, t *tool, c collection, s schema,
 		return begin(model)
 	}
 	return c.create(ctx, s, prepare, func(vdb *db.DB, coll *db.Collection) error {
+		info, err := coll.Info()
+		if err != nil {
+			return err
+		}
+		if pinned, ok := vectorize.Pinned(info); ok && s.otherModel(pinned) {
+			return fmt.Errorf("%w: collection %q is pinned to %v, --provider and --model name another model",
+				embed.ErrMismatch, info.Name, &pinned)
+		}
 		vectors, err := f.pin(ctx, t, models, model, coll)
 		if err != nil {
 			return err
 		}
 		return fn(vdb, vectors)
 	})
+}
+
+// otherModel reports whether a schema names another provider or model.
+func (s schema) otherModel(model embed.Config) bool {
+	return s.Provider != "" && s.Provider != model.Provider || s.Model != "" && s.Model != model.Model
 }
 
 // storable returns an error if a document cannot be the first of a new collection of the model. The

@@ -87,7 +87,7 @@ func count(t *testing.T, dir, collection string) (n int) {
 	return n
 }
 
-// Every line is answered before the next one is sent, and what was answered survives.
+// Every line is answered before the next one is sent, and answered writes survive.
 func TestPutAnswersLineByLine(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "t.vdb")
 	s := start(t.Context(), t, "put", dir, "c", "--json")
@@ -114,7 +114,7 @@ func TestPutAnswersLineByLine(t *testing.T) {
 	}
 }
 
-// An interrupt ends a put that waits for input; what was answered is there.
+// An interrupt ends a put that waits for input; answered writes are there.
 func TestPutInterrupted(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "t.vdb")
 	ctx, interrupt := context.WithCancel(t.Context())
