@@ -19,8 +19,8 @@ type Lineage struct {
 	Chunker    string
 }
 
-// maxLineageLen is the limit of each text of a lineage in bytes.
-const maxLineageLen = 4096
+// MaxLineageLen is the limit of each text of a lineage in bytes.
+const MaxLineageLen = 4096
 
 // validate returns an error if a new collection cannot have the lineage.
 func (l Lineage) validate(collection string) error {
@@ -28,9 +28,9 @@ func (l Lineage) validate(collection string) error {
 		{"provider", l.Provider}, {"model", l.Model}, {"chunker", l.Chunker},
 	} {
 		switch {
-		case len(f.value) > maxLineageLen:
+		case len(f.value) > MaxLineageLen:
 			return document.Invalidf("collection %q: the %s has %d bytes, the limit is %d", collection, f.name,
-				len(f.value), maxLineageLen)
+				len(f.value), MaxLineageLen)
 		case !utf8.ValidString(f.value):
 			return document.Invalidf("collection %q: the %s %.50q is not valid UTF-8", collection, f.name, f.value)
 		}
