@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -278,6 +279,25 @@ func TestLookupMissing(t *testing.T) {
 	}
 	if _, ok := filter.Lookup(nil, "a"); ok {
 		t.Error("found in nil")
+	}
+}
+
+// TestLookupOfALongPath ends: with every prefix of the path hashed, it would take hours.
+func TestLookupOfALongPath(t *testing.T) {
+	long := strings.Repeat("a.", 16<<20)
+	meta := map[string]any{"a": map[string]any{"a": int64(1)}}
+	for i := range 20 { // in small maps keys are not hashed
+		meta[strconv.Itoa(i)] = int64(i)
+	}
+	if v, ok := filter.Lookup(meta, long); ok {
+		t.Errorf("found %v", v)
+	}
+	if v, ok := filter.Lookup(meta, "a.a"); !ok || v != int64(1) {
+		t.Errorf("found %v, %v", v, ok)
+	}
+	meta["a."+long] = map[string]any{"b": int64(2)}
+	if v, ok := filter.Lookup(meta, "a."+long+".b"); !ok || v != int64(2) {
+		t.Errorf("found %v, %v", v, ok)
 	}
 }
 

@@ -12,7 +12,15 @@ func Lookup(meta map[string]any, path string) (any, bool) {
 	if v, ok := meta[path]; ok {
 		return v, true
 	}
-	for end := strings.LastIndexByte(path, '.'); end >= 0; end = strings.LastIndexByte(path[:end], '.') {
+	end := len(path)
+	if len(meta) < end { // each prefix that is tried is hashed: none that is longer than all keys
+		longest := 0
+		for key := range meta {
+			longest = max(longest, len(key))
+		}
+		end = min(end, longest+1) // its dot
+	}
+	for end = strings.LastIndexByte(path[:end], '.'); end >= 0; end = strings.LastIndexByte(path[:end], '.') {
 		if child, ok := meta[path[:end]].(map[string]any); ok {
 			if v, ok := Lookup(child, path[end+1:]); ok {
 				return v, true
