@@ -57,9 +57,20 @@ func (db *DB) CreateCollection(ctx context.Context, name string, s Schema, m Met
 			return nil, fmt.Errorf("db: create collection: %w", err)
 		}
 	}
-	def, err := db.engine.Define(ctx, name, s.engine(), own, true)
+	c, err := db.define(ctx, name, s, own, true)
 	if err != nil {
 		return nil, fmt.Errorf("db: create collection: %w", err)
+	}
+	return c, nil
+}
+
+func (db *DB) define(ctx context.Context, name string, s Schema, m Metadata, mustCreate bool) (*Collection, error) {
+	if err := s.Text.check(name); err != nil {
+		return nil, err
+	}
+	def, err := db.engine.Define(ctx, name, s.engine(), m, mustCreate)
+	if err != nil {
+		return nil, err
 	}
 	return &Collection{db: db, id: def.ID}, nil
 }
@@ -87,11 +98,10 @@ func (db *DB) OpenCollection(ctx context.Context, name string, s Schema) (*Colle
 	if err != nil && !errors.Is(err, ErrNotFound) {
 		return nil, err
 	}
-	def, err := db.engine.Define(ctx, name, s.engine(), nil, false)
-	if err != nil {
+	if c, err = db.define(ctx, name, s, nil, false); err != nil {
 		return nil, fmt.Errorf("db: open collection: %w", err)
 	}
-	return &Collection{db: db, id: def.ID}, nil
+	return c, nil
 }
 
 // Collection returns an existing collection; ErrNotFound if it does not exist.

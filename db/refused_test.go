@@ -40,7 +40,7 @@ func TestRefused(t *testing.T) {
 	before := dump(t, c)
 	lsn := must(c.Version())
 	invalid := filter.Eq("$x", 1)
-	vec, long := []float32{1, 2}, strings.Repeat("x", 2000)
+	vec, long, path := []float32{1, 2}, strings.Repeat("x", 2000), strings.Repeat("a.", filter.MaxPath/2)+"aa"
 	search := func(q Query) error { _, err := c.Search(ctx, q); return err }
 	fused := func(weights []float64, queries ...Query) error {
 		_, err := c.SearchFused(ctx, queries, weights...)
@@ -103,6 +103,12 @@ func TestRefused(t *testing.T) {
 		"provider in no UTF-8":        {create("new", Schema{Lineage: Lineage{Provider: "\xff"}}), ErrInvalid, "UTF-8"},
 		"unknown language":            {words(TextIndex{Language: "klingon"}), ErrInvalid, "klingon"},
 		"many text fields":            {words(TextIndex{Fields: many}), ErrInvalid, "65 text fields"},
+		"long text field":             {words(TextIndex{Fields: []string{"a", path}}), ErrInvalid, "the limit is 4111"},
+		"long text field, opened":     {first(vdb.OpenCollection(ctx, "new", Schema{Text: &TextIndex{Fields: []string{path}}})), ErrInvalid, "the limit is 4111"},
+		"long text field, set":        {bare.SetText(ctx, &TextIndex{Fields: []string{path}}), ErrInvalid, "the limit is 4111"},
+		"long field of groups":        {search(Query{Near: Vector(vec), K: 1, Group: &Group{Field: path}}), ErrInvalid, "the limit is 4111"},
+		"long field of a condition":   {search(Query{Near: Vector(vec), K: 1, Where: filter.Exists(path)}), ErrInvalid, "the limit is 4111"},
+		"text field without a name":   {words(TextIndex{Fields: []string{""}}), ErrInvalid, "empty field name"},
 		"text field twice":            {words(TextIndex{Fields: []string{"a", "a"}}), ErrInvalid, "given twice"},
 		"text parameters":             {words(TextIndex{K1: new(float64(-1))}), ErrInvalid, "k1 = -1 is outside 0..100"},
 		"text parameter b":            {words(TextIndex{B: new(math.NaN())}), ErrInvalid, "b = NaN is outside 0..1"},

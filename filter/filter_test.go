@@ -120,6 +120,8 @@ func TestValidate(t *testing.T) {
 		{"utf8 field", filter.Exists("\xff"), `filter: at "/\xff": field name "\xff" is not valid UTF-8`},
 		{"empty field", filter.Exists(""), `filter: at "/": empty field name`},
 		{"dollar field", filter.Or(filter.Eq("$a", 1)), `filter: at "/$or/0/$a": field name "$a" begins with $`},
+		{"longest field", filter.Exists(strings.Repeat("é", filter.MaxPath/2)), ""},
+		{"long field", filter.And(filter.Exists(strings.Repeat("é", filter.MaxPath/2+1))), `filter: at "/$and/0": field name "` + strings.Repeat("é", 40) + `"… has 4112 bytes, the limit is 4111`},
 		{"order of bool", filter.Not(filter.And(filter.Ne("b", true), filter.Gt("a", true))), `filter: at "/$not/$and/1/a": $gt takes a number or a string, not a bool`},
 		{"order of null", filter.Range("a", nil, 1), `filter: at "/$and/0/a": $gte takes a number or a string, not null`},
 		{"not widened", &filter.Comparison{Field: "a", Op: filter.OpEq, Value: 1}, `filter: at "/a": a value of type int has to be widened to int64`},
@@ -200,6 +202,7 @@ func TestParseRefuses(t *testing.T) {
 		{"implicit depth", strings.Repeat(`{"$not":`, filter.MaxDepth-1) + `{"a":1,"b":1}` + strings.Repeat(`}`, filter.MaxDepth-1), "nested deeper than 32"},
 		{"expressions", `{"$or":[` + strings.Repeat(`{"a":1},`, filter.MaxExprs-1) + `{}]}`, "more than 1000 expressions"},
 		{"values", `{"a":{"$in":[` + strings.Repeat(`1,`, filter.MaxValues) + `1]}}`, "more than 10000 values"},
+		{"long field", `{"` + strings.Repeat("a.", filter.MaxPath/2+1) + `":{"$in":[1]}}`, "has 4112 bytes, the limit is 4111"},
 		{"values in all", `{"a":{"$in":[` + strings.Repeat(`1,`, filter.MaxValues-1) + `1]},"b":{"$nin":[1]}}`, "more than 10000 values in lists"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -132,8 +132,8 @@ func (p *parser) conditions(depth int) ([]Expr, error) {
 
 // field reads the value or the operators after a field name.
 func (p *parser) field(field string, depth int) ([]Expr, error) {
-	if err := checkField(field); err != nil {
-		return nil, p.errorf("%s", err.Error())
+	if err := p.checkField(); err != nil { // members has pushed it
+		return nil, err
 	}
 	tok, err := p.token()
 	if err != nil {

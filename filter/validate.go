@@ -1,7 +1,6 @@
 package filter
 
 import (
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -14,6 +13,7 @@ const (
 	MaxDepth  = 32       // nesting of expressions; a single comparison has depth 1
 	MaxExprs  = 1000     // expressions in all: comparisons, connectives and negations
 	MaxValues = 10_000   // values of all $in and $nin together
+	MaxPath   = 4111     // bytes of the path of a field: 16 keys of 256 bytes, and dots
 )
 
 // A SyntaxError describes a mistake in a condition and its position.
@@ -34,7 +34,7 @@ func (e *SyntaxError) Error() string {
 // [*SyntaxError]. It reports the mistakes that the constructors accept: operands that [Scalar]
 // refuses or that do not suit the operator, field names that are empty, begin with "$" or are not
 // UTF-8, nil arguments, and expressions beyond the limits. The path refers to the expression's
-// String.
+// String; it leaves out a field that is too long.
 func Validate(e Expr) error {
 	if e == nil {
 		return nil
@@ -109,8 +109,8 @@ func (c *validator) args(op string, args []Expr, depth int) error {
 func (c *validator) leaf(field string, err error) error {
 	c.push(field)
 	defer c.pop()
-	if fieldErr := checkField(field); fieldErr != nil {
-		err = fieldErr
+	if fieldErr := c.checkField(); fieldErr != nil {
+		return fieldErr
 	}
 	if err != nil {
 		return c.errorf("%s", err.Error())
@@ -126,14 +126,18 @@ func isLeaf(e Expr) bool {
 	return false
 }
 
-func checkField(field string) error {
+// checkField reports a bad field, which is the last step of p.
+func (p pointer) checkField() error {
+	above, field := p[:len(p)-1], p[len(p)-1]
 	switch {
 	case field == "":
-		return errors.New("empty field name")
+		return p.errorf("empty field name")
+	case len(field) > MaxPath:
+		return above.errorf("field name %.40q… has %d bytes, the limit is %d", field, len(field), MaxPath)
 	case field[0] == '$':
-		return fmt.Errorf("field name %q begins with $", field)
+		return p.errorf("field name %q begins with $", field)
 	case !utf8.ValidString(field):
-		return fmt.Errorf("field name %q is not valid UTF-8", field)
+		return p.errorf("field name %q is not valid UTF-8", field)
 	}
 	return nil
 }

@@ -1,11 +1,32 @@
 package document_test
 
 import (
+	"errors"
 	"slices"
+	"strings"
 	"testing"
 
+	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/internal/document"
 )
+
+// TestLongestPath: metadata can have a path of filter.MaxPath bytes, and no longer one.
+func TestLongestPath(t *testing.T) {
+	key := strings.Repeat("k", document.MaxKeyLen)
+	meta, path := map[string]any{key: "found"}, key
+	for len(path) < filter.MaxPath {
+		meta, path = map[string]any{key: meta}, path+"."+key
+	}
+	_, err := document.EncodeMetadata(meta)
+	if got := slices.Collect(document.Strings(meta, path)); err != nil || len(path) != filter.MaxPath || len(got) != 1 {
+		t.Errorf("path of %d bytes: %q, %v", len(path), got, err)
+	}
+	for _, longer := range []map[string]any{{key: meta}, {key + "k": 1}} {
+		if _, err := document.EncodeMetadata(longer); !errors.Is(err, document.ErrInvalid) {
+			t.Errorf("a longer path: %v", err)
+		}
+	}
+}
 
 func TestStrings(t *testing.T) {
 	metadata := map[string]any{

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"unicode/utf8"
 
-	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/internal/document"
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/meta"
@@ -70,7 +70,7 @@ type Analysis struct {
 	id       [16]byte // identifies the terms that it makes
 }
 
-// NewAnalysis validates t; nil gives nil.
+// NewAnalysis validates t; nil gives nil. Paths of any length will do: they may be stored.
 func NewAnalysis(collection string, t *TextIndex) (*Analysis, error) {
 	if t == nil {
 		return nil, nil
@@ -85,7 +85,7 @@ func NewAnalysis(collection string, t *TextIndex) (*Analysis, error) {
 			len(t.Fields), MaxTextFields)
 	}
 	for i, f := range t.Fields {
-		if err := filter.Validate(filter.Exists(f)); err != nil || slices.Contains(t.Fields[:i], f) {
+		if f == "" || f[0] == '$' || !utf8.ValidString(f) || slices.Contains(t.Fields[:i], f) {
 			return nil, document.Invalidf("collection %q: text field %q is no path, or given twice", collection, f)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/internal/codec"
 	"github.com/vecbolt/vecbolt/internal/document"
 	"github.com/vecbolt/vecbolt/internal/engine"
@@ -333,6 +335,28 @@ func TestAppendRefuses(t *testing.T) {
 			c.want == nil && (errors.Is(err, document.ErrInvalid) || errors.Is(err, errTooLarge)) {
 			t.Errorf("%s: %q, %v", name, b, err)
 		}
+	}
+}
+
+// TestLargestDefinition: followers can change every collection that the limits allow.
+func TestLargestDefinition(t *testing.T) {
+	long := func(n int) string { return strings.Repeat("x", n) }
+	def := &engine.Definition{ID: 1, Name: long(engine.MaxNameLen)}
+	def.Schema.Lineage = engine.Lineage{Provider: long(engine.MaxLineageLen), Model: long(engine.MaxLineageLen),
+		Chunker: long(engine.MaxLineageLen), Normalized: true}
+	def.Schema.Dim, def.Schema.Index = document.MaxDim, engine.IndexSmall
+	def.Schema.Text = &engine.TextIndex{Language: "english", K1: new(1.5), B: new(0.5)}
+	for i := range engine.MaxTextFields {
+		def.Schema.Text.Fields = append(def.Schema.Text.Fields, fmt.Sprintf("%02d", i)+long(filter.MaxPath-2))
+	}
+	const overhead = 8 // of one field, in msgpack
+	def.Metadata = map[string]any{"m": long(document.MaxMetadataLen - overhead)}
+	if b, err := document.EncodeMetadata(def.Metadata); err != nil || len(b) != document.MaxMetadataLen {
+		t.Errorf("metadata of %d bytes, %v", len(b), err)
+	}
+	b, err := Append(nil, Decided{Ops: []engine.Op{{Kind: engine.OpDefine, Coll: 1, Def: def}}})
+	if err != nil || len(b) > maxDefinition {
+		t.Errorf("%d bytes, the limit is %d: %v", len(b), maxDefinition, err)
 	}
 }
 
