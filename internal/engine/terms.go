@@ -84,10 +84,12 @@ func NewAnalysis(collection string, t *TextIndex) (*Analysis, error) {
 		return nil, document.Invalidf("collection %q: %d text fields, the limit is %d", collection,
 			len(t.Fields), MaxTextFields)
 	}
+	var paths []string
 	for i, f := range t.Fields {
 		if f == "" || f[0] == '$' || !utf8.ValidString(f) || slices.Contains(t.Fields[:i], f) {
 			return nil, document.Invalidf("collection %q: text field %q is no path, or given twice", collection, f)
 		}
+		paths = append(paths, strings.ReplaceAll(f, "\x00", "\x00\xff")) // which is not UTF-8: no path has it
 	}
 	if k1 := a.Params.K1; !(k1 >= 0 && k1 <= 100) {
 		return nil, document.Invalidf("collection %q: k1 = %v is outside 0..100", collection, k1)
@@ -95,7 +97,7 @@ func NewAnalysis(collection string, t *TextIndex) (*Analysis, error) {
 	if b := a.Params.B; !(b >= 0 && b <= 1) {
 		return nil, document.Invalidf("collection %q: b = %v is outside 0..1", collection, b)
 	}
-	sum := sha256.Sum256([]byte(a.Analyzer.ID() + "\x00" + strings.Join(a.fields, "\x00")))
+	sum := sha256.Sum256([]byte(a.Analyzer.ID() + "\x00" + strings.Join(paths, "\x00")))
 	copy(a.id[:], sum[:])
 	return a, nil
 }
