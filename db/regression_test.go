@@ -846,8 +846,12 @@ func TestMoreThanThereIs(t *testing.T) {
 		}
 		upsert(t, c, Document{ID: fmt.Sprint(n), Vector: []float32{float32(n)}})
 	}
-	if res := find(t, c, Query{Near: Vector{1}, K: math.MaxInt32, Offset: 3}); len(res.Hits) != 2 {
+	all := Query{Near: Vector{1}, K: math.MaxInt32, Offset: 3}
+	if res := find(t, c, all); len(res.Hits) != 2 {
 		t.Fatalf("%d hits behind the first three of five", len(res.Hits))
+	}
+	if res := must(c.SearchFused(t.Context(), []Query{all, all})); len(res.Hits) != 2 {
+		t.Fatalf("%d fused hits behind the first three of five", len(res.Hits))
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 
@@ -284,7 +285,7 @@ type outcome struct {
 func (s *search) outcome(p *probe, hits []Row) *outcome {
 	return &outcome{search: s, p: p, hits: hits, exact: sync.OnceValues(func() ([]Row, error) {
 		q := *p.Query
-		q.K, q.Offset, q.Accuracy = p.limit(), 0, nearest.Goal{Recall: 1}
+		q.K, q.Offset, q.Accuracy = min(p.limit(), math.MaxInt32), 0, nearest.Goal{Recall: 1}
 		pass := s.on(s.ctx, s.ver, s.view)
 		if err := pass.answer([]Query{q}); err != nil {
 			return nil, err

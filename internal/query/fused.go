@@ -102,7 +102,8 @@ func (s *search) newForms(queries []Query, weights []float64) (*forms, error) {
 		if q.Group != nil || q.MMR != nil {
 			return nil, document.Invalidf("query %d: fused queries have no groups and no maximal marginal relevance", i)
 		}
-		q.K, q.Offset = max(queries[0].limit(), cmp.Or(q.Fusion.Depth, fusion.RRFDepth)), 0
+		depth := cmp.Or(q.Fusion.Depth, fusion.RRFDepth)
+		q.K, q.Offset = min(max(queries[0].limit(), depth), math.MaxInt32), 0 // no K may be larger
 		f.exact = f.exact && q.Accuracy.Exact()
 	}
 	return f, nil
