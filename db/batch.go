@@ -57,6 +57,9 @@ func (b *Batch) Patch(collection string, p Patch) {
 	if b.fail(document.ValidateID(p.ID)) || b.fail(document.ValidateVector(p.ID, p.Vector)) {
 		return
 	}
+	if p.Text != nil && b.fail(document.ValidateText(p.ID, *p.Text)) {
+		return
+	}
 	set, err := document.Canonical(p.Set)
 	if err != nil {
 		b.fail(fmt.Errorf("document %q: %w", p.ID, err))

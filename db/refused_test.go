@@ -51,6 +51,7 @@ func TestRefused(t *testing.T) {
 	create := func(name string, s Schema) error { _, err := vdb.CreateCollection(ctx, name, s, nil); return err }
 	words := func(t TextIndex) error { return create("new", Schema{Text: &t}) }
 	batch := func(fn func(b *Batch)) error { b := &Batch{}; fn(b); return vdb.Apply(ctx, b) }
+	patch := func(text string) error { b := &Batch{}; b.Patch("c", Patch{ID: "a", Text: &text}); return b.Err() }
 	var many []string
 	for i := range MaxTextFields + 1 {
 		many = append(many, fmt.Sprint("f", i))
@@ -92,6 +93,8 @@ func TestRefused(t *testing.T) {
 		"number too large":            {with(uint64(1 << 63)), ErrInvalid, "beyond the range of int64"},
 		"nested too deep":             {with(deep), ErrInvalid, "nested deeper than 16"},
 		"much metadata":               {with(strings.Repeat("x", MaxMetadataLen)), ErrInvalid, "the limit is 1048576"},
+		"patch of no UTF-8":           {patch("\xff"), ErrInvalid, "text is not valid UTF-8"},
+		"patch of a long text":        {patch(strings.Repeat("x", MaxTextLen+1)), ErrInvalid, "the limit is 16777216"},
 		"patch of bad metadata":       {c.Patch(ctx, Patch{ID: "a", Set: Metadata{"": 1}}), ErrInvalid, "empty key"},
 		"patch of nothing":            {c.Patch(ctx, Patch{ID: "none", Set: Metadata{"x": 1}}), ErrNotFound, `"none"`},
 		"no name":                     {create("", Schema{}), ErrInvalid, "name"},
