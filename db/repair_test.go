@@ -398,11 +398,12 @@ func TestBackupIsWhole(t *testing.T) {
 		for _, there := range []bool{false, true} {
 			n := int64(1)
 			for whole := false; !whole; n++ {
-				dst := filepath.Join(t.TempDir(), "copy")
-				if there {
-					if err := os.Mkdir(dst, 0o700); err != nil {
-						t.Fatal(err)
-					}
+				top := t.TempDir()
+				dst := filepath.Join(top, "copy")
+				if !there {
+					dst = filepath.Join(top, "a", "b", "copy")
+				} else if err := os.Mkdir(dst, 0o700); err != nil {
+					t.Fatal(err)
 				}
 				ctx, cancel := context.WithCancel(t.Context())
 				fail = func() error {
@@ -418,14 +419,15 @@ func TestBackupIsWhole(t *testing.T) {
 				at.Store(0)
 				cancel()
 				entries, absent := os.ReadDir(dst)
+				parents := must(os.ReadDir(top))
 				_, unmade := os.Stat(filepath.Join(dst, engine.MetaName))
 				switch {
 				case err == nil || unmade == nil:
 					whole = step.Load() < n // otherwise the failure came too late
 				case !errors.Is(err, failure):
 					t.Fatalf("step %d: %v", n, err)
-				case len(entries) > 0 || there != (absent == nil):
-					t.Fatalf("step %d, %v: it leaves %v, %v", n, err, entries, absent)
+				case len(entries) > 0 || there != (absent == nil) || there != (len(parents) > 0):
+					t.Fatalf("step %d, %v: it leaves %v, %v in %v", n, err, entries, absent, parents)
 				}
 			}
 			if n < 20 {

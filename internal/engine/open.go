@@ -250,6 +250,48 @@ func MakeDir(dir string) error {
 	return errors.Join(f.SyncDir("."), f.Close())
 }
 
+// TopMissing returns the topmost of dir and its parents that does not exist, which MakeDir would
+// make first; "" if dir exists.
+func TopMissing(dir string) (top string) {
+	missing := func(name string) bool { _, err := os.Lstat(name); return errors.Is(err, fs.ErrNotExist) }
+	for up := filepath.Clean(dir); missing(up); up = filepath.Dir(up) {
+		top = up
+	}
+	return top
+}
+
+// RemoveDirs removes dir and its parents up to top, which TopMissing gave before they were made. It
+// leaves those that somebody else uses by now.
+func RemoveDirs(dir, top string) error {
+	if top == "" {
+		return nil
+	}
+	for up := filepath.Clean(dir); ; up = filepath.Dir(up) {
+		err := RemoveDir(up)
+		if errors.Is(err, fs.ErrExist) {
+			return nil
+		}
+		if err != nil || up == top {
+			return err
+		}
+	}
+}
+
+// RemoveDir removes an empty directory that may be missing.
+func RemoveDir(dir string) error {
+	f, err := vfs.Open(filepath.Dir(dir), nil)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err = f.Remove(filepath.Base(dir)); errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return errors.Join(err, f.Close())
+}
+
 func (e *Engine) hasLog() (bool, error) {
 	names, err := e.FS.ReadDir(WALDir)
 	if errors.Is(err, fs.ErrNotExist) {

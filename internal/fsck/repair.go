@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 
@@ -168,10 +167,7 @@ func create(dir string, opts engine.Options) (_ *engine.Engine, made string, err
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, "", err
 	}
-	missing := func(name string) bool { _, err := os.Lstat(name); return errors.Is(err, fs.ErrNotExist) }
-	for up := dir; missing(up); up = filepath.Dir(up) {
-		made = up
-	}
+	made = engine.TopMissing(dir)
 	e, err := engine.Open(filepath.Join(dir, engine.Unfinished), opts)
 	if err != nil {
 		err = errors.Join(err, discard(dir, made))
@@ -194,32 +190,10 @@ func discard(dir, made string) error {
 			return err
 		}
 	}
-	if err := remove(filepath.Join(dir, engine.Unfinished)); err != nil || made == "" {
+	if err := engine.RemoveDir(filepath.Join(dir, engine.Unfinished)); err != nil {
 		return err
 	}
-	err := remove(dir)
-	for err == nil && dir != made {
-		dir = filepath.Dir(dir)
-		if err = remove(dir); errors.Is(err, fs.ErrExist) {
-			return nil // somebody else uses it
-		}
-	}
-	return err
-}
-
-// remove removes an empty directory that may be missing.
-func remove(dir string) error {
-	f, err := vfs.Open(filepath.Dir(dir), nil)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if err = f.Remove(filepath.Base(dir)); errors.Is(err, fs.ErrNotExist) {
-		err = nil
-	}
-	return errors.Join(err, f.Close())
+	return engine.RemoveDirs(dir, made)
 }
 
 // finish moves the new database to its place, meta.bolt last.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/vecbolt/vecbolt/internal/document"
@@ -33,11 +32,10 @@ func Backup(ctx context.Context, e *engine.Engine, dir string, flush Flush) erro
 	}
 	defer e.End()
 	entries, err := os.ReadDir(dir)
-	made := errors.Is(err, fs.ErrNotExist)
 	switch {
 	case len(entries) > 0:
 		return errNotEmpty
-	case err != nil && !made:
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
 	if err := outside(e, dir); err != nil {
@@ -47,9 +45,18 @@ func Backup(ctx context.Context, e *engine.Engine, dir string, flush Flush) erro
 	if err != nil {
 		return err
 	}
-	if err := engine.MakeDir(dir); err != nil {
-		return err
+	made := engine.TopMissing(dir)
+	if err = engine.MakeDir(dir); err == nil {
+		err = begin(ctx, e, dir, lsn, led, flush)
 	}
+	if err != nil {
+		err = errors.Join(err, engine.RemoveDirs(dir, made))
+	}
+	return err
+}
+
+// begin makes the copy in a directory that exists. An error before the last step leaves it empty.
+func begin(ctx context.Context, e *engine.Engine, dir string, lsn uint64, led bool, flush Flush) error {
 	to, err := vfs.Open(dir, e.Opts.Hook)
 	if err != nil {
 		return err
@@ -60,30 +67,22 @@ func Backup(ctx context.Context, e *engine.Engine, dir string, flush Flush) erro
 		return cmp.Or(err, errNotEmpty)
 	}
 	if err := fill(ctx, e, to, lsn, led, flush); err != nil {
-		return errors.Join(err, discard(to, made))
+		return errors.Join(err, discard(to))
 	}
 	return to.SyncDir(".")
 }
 
 var errNotEmpty = fmt.Errorf("%w: the directory is not empty", engine.ErrExists)
 
-// discard removes an incomplete copy, and its directory if that was made for it. The name that says
-// that the copy is incomplete goes last.
-func discard(to *vfs.FS, made bool) error {
+// discard removes an incomplete copy. The name that says that the copy is incomplete goes last.
+func discard(to *vfs.FS) error {
 	if err := engine.Empty(to); err != nil {
 		return err
 	}
 	if err := to.Remove(engine.Unfinished); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if !made {
-		return nil
-	}
-	parent, err := vfs.Open(filepath.Dir(to.Path()), nil)
-	if err != nil {
-		return err
-	}
-	return errors.Join(parent.Remove(filepath.Base(to.Path())), parent.Close())
+	return nil
 }
 
 // fill makes the copy in an empty directory. lsn and led are from the first flush.
