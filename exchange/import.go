@@ -345,7 +345,23 @@ func (i *ImportedDocument) matches(old *db.Document) bool {
 func equalBits(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) }
 
 func sameMetadata(a, b db.Metadata) bool {
-	return len(a) == 0 && len(b) == 0 || maps.EqualFunc(a, b, func(x, y any) bool { return reflect.DeepEqual(x, y) })
+	return maps.EqualFunc(a, b, sameValue)
+}
+
+// sameValue compares metadata values as they are stored: 0.0 and -0.0 differ, 1 and 1.0 too.
+func sameValue(a, b any) bool {
+	switch a := a.(type) {
+	case float64:
+		b, ok := b.(float64)
+		return ok && math.Float64bits(a) == math.Float64bits(b)
+	case []any:
+		b, ok := b.([]any)
+		return ok && slices.EqualFunc(a, b, sameValue)
+	case map[string]any:
+		b, ok := b.(map[string]any)
+		return ok && maps.EqualFunc(a, b, sameValue)
+	}
+	return reflect.DeepEqual(a, b)
 }
 
 // mergeInto returns the stored document with the parts that the source carries replaced.

@@ -826,3 +826,21 @@ func TestImportBesideAnotherProcess(t *testing.T) {
 		}
 	}
 }
+
+// The sign of zero is a bit of a stored number, and so is its type.
+func TestImportRestoresBits(t *testing.T) {
+	c := open(t, 0)
+	path := filepath.Join(t.TempDir(), "docs.jsonl")
+	for _, value := range []string{"0.0", "-0.0", "[0.0]", "[-0.0]", `{"g":[-0.0]}`, `{"g":[0.0]}`, "0", "0.0"} {
+		line := `{"id":"a","metadata":{"f":` + value + `}}`
+		write(t, path, line)
+		importAll(t, c, path, nil)
+		got, err := AppendDocument(nil, &documents(t, c)[0], db.WithMetadata)
+		if want := line + "\n"; err != nil || string(got) != want {
+			t.Errorf("stored %s, imported %s: %v", got, want, err)
+		}
+		if r := importAll(t, c, path, nil); r.Unchanged != 1 {
+			t.Errorf("%s, imported again: %+v", value, r)
+		}
+	}
+}
