@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/internal/document"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
@@ -116,7 +117,11 @@ type batch struct {
 
 func (b *batch) add(doc *ImportedDocument) {
 	b.docs = append(b.docs, doc)
-	b.size += 4*len(doc.Document.Vector) + len(doc.Document.Text) + 64
+	d := &doc.Document
+	b.size += 4*len(d.Vector) + len(d.Text) + 64
+	if len(d.Metadata) > 0 {
+		b.size += document.Footprint(map[string]any(d.Metadata))
+	}
 }
 
 func (im *importer) read(ctx context.Context, src Source, batches chan<- batch) error {

@@ -844,3 +844,40 @@ func TestImportRestoresBits(t *testing.T) {
 		}
 	}
 }
+
+// Decoded metadata counts towards the size of a batch, whatever its text takes.
+func TestBatchesCountMetadata(t *testing.T) {
+	c := open(t, 0)
+	const docs, numbers = 6, 200_000 // about 5 MB each, decoded
+	list := "[1" + strings.Repeat(",1", numbers-1) + "]"
+	var lines strings.Builder
+	for i := range docs {
+		fmt.Fprintf(&lines, `{"id":"%d","metadata":{"a":%s}}`+"\n", i, list)
+	}
+	batches := 0
+	o := &ImportOptions{Progress: func(int64, Report) { batches++ }}
+	r, err := Import(t.Context(), c, Stream(strings.NewReader(lines.String()), "lines"), o)
+	if err != nil || r.Added != docs {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if batches < docs/2 {
+		t.Errorf("%d batches, want %d", batches, docs/2)
+	}
+}
+
+// A document whose metadata is beyond the limit of the database is skipped without its values.
+func TestRefusedMetadataIsDropped(t *testing.T) {
+	for _, value := range []string{"1.0", "1e1", "1000"} {
+		list := "[" + value + strings.Repeat(","+value, 400_000) + "]"
+		doc, err := NewJSONLReader(strings.NewReader(`{"id":"a","text":"x","metadata":{"a":`+list+`}}`), "").Next()
+		if err != nil || !errors.Is(doc.Skip, db.ErrInvalid) || doc.Document.ID != "a" {
+			t.Fatalf("%+v, %v", doc, err)
+		}
+		if doc.Document.Metadata != nil || doc.Document.Text != "" {
+			t.Errorf("%s: values of a refused document are kept", value)
+		}
+		if !strings.Contains(doc.Skip.Error(), `document "a": invalid: metadata takes`) {
+			t.Error(doc.Skip)
+		}
+	}
+}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/internal/docjson"
+	"github.com/vecbolt/vecbolt/internal/document"
 )
 
 // ParseDocument reads one line of JSONL, an object with the keys
@@ -184,12 +185,26 @@ func (p documentParser) document(line []byte, pos Position) (*ImportedDocument, 
 	}
 	d, named, err := p.parse(line)
 	if err == nil {
+		err = tooMuch(d.Metadata, line)
+	}
+	if err == nil {
 		return &ImportedDocument{Document: d, Carries: named, Position: pos}, nil
 	}
 	if !onlyValue(line, err) {
 		return nil, locate(err, pos.File, pos.N)
 	}
-	return &ImportedDocument{Document: d, Position: pos, Skip: withID(&d, err)}, nil
+	return &ImportedDocument{Document: db.Document{ID: d.ID}, Position: pos, Skip: withID(&d, err)}, nil
+}
+
+// tooMuch returns the error of the database for metadata beyond its limit, so that the values of a
+// refused document do not stay in memory until its batch is written. Short lines are left to the
+// database: the stored form of a number, of 9 bytes, is at most three times the text.
+func tooMuch(m db.Metadata, line []byte) error {
+	if len(line) <= db.MaxMetadataLen/3 {
+		return nil
+	}
+	_, err := document.EncodeMetadata(m)
+	return err
 }
 
 // withID adds the id of a document, if it has one, to the reason why it cannot be stored.

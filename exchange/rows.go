@@ -141,7 +141,11 @@ func (s *rowSource) beside() (add func(*ImportedDocument) error, end func(rows i
 		case s.metadata != "":
 			doc.Carries |= db.WithMetadata
 			doc.Document.Metadata, err = docjson.ReadMetadata(line)
+			if err == nil {
+				err = tooMuch(doc.Document.Metadata, line)
+			}
 			if err != nil && onlyValue(line, err) {
+				doc.Document.Metadata = nil
 				doc.Skip = fmt.Errorf("%v: %w", pos, err)
 				return nil
 			}

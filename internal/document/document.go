@@ -140,3 +140,25 @@ func Clone(v any) any {
 	}
 	return v
 }
+
+// Footprint returns about the memory, in bytes, of a metadata value: lists and maps take many times
+// their stored form.
+func Footprint(v any) int {
+	const each, list, object = 24, 40, 320 // an element with its box; a slice; a map with its first group
+	n := each
+	switch v := v.(type) {
+	case string:
+		n += len(v)
+	case []any:
+		n += list
+		for _, e := range v {
+			n += Footprint(e)
+		}
+	case map[string]any:
+		n += object
+		for key, e := range v {
+			n += each + len(key) + Footprint(e)
+		}
+	}
+	return n
+}

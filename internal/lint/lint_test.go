@@ -86,7 +86,7 @@ var imports = map[string][]string{
 		"segment", "wal"},
 	"internal/docjson": {"internal/document", "internal/jsontext"},
 	"internal/errtext": {},
-	"exchange":         {"db", "internal/docjson", "internal/vfs"},
+	"exchange":         {"db", "internal/docjson", "internal/document", "internal/vfs"},
 	"mcp": {"db", "filter", "exchange", "internal/docjson", "internal/errtext", "internal/jsontext", "rag", "rag/embed", "rag/knowledge", "rag/vectorize", "github.com/google/jsonschema-go/jsonschema",
 		"github.com/modelcontextprotocol/go-sdk/jsonrpc", "github.com/modelcontextprotocol/go-sdk/mcp"},
 	"store":            {"db", "filter", "internal/docjson", "internal/errtext", "internal/fusion", "simd", "text"},
