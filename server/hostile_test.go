@@ -422,3 +422,24 @@ func TestClosedDatabase(t *testing.T) {
 		}
 	}
 }
+
+// A line of an import counts as what it becomes when it is decoded, before that.
+func TestMemoryOfImports(t *testing.T) {
+	s := hostile(t, &server.Options{Limits: server.Limits{Body: 400_000, Memory: 1}}) // 800,000 bytes for one request
+	line := func(id, value string) string {
+		return `{"id":"` + id + `","text":"` + id + `","metadata":{"a":` + value + "}}\n"
+	}
+	long := line("long", `"`+strings.Repeat("[", 300_000)+`"`)
+	many := strings.Repeat(line("short", "[1,2,3]"), 5_000)
+	stream := []string{"Content-Type", "application/x-ndjson"}
+	s.must(200, "POST", "/collections/c/import", long+many+long, stream...)
+
+	wide := line("wide", "[1"+strings.Repeat(",1", 100_000)+"]")
+	if a := s.ask("POST", "/collections/c/import", many+wide, stream...); a.status != 413 || !strings.Contains(a.body, "bytes of memory, the limit is 800000") {
+		t.Errorf("100,001 numbers in a line: %d %s", a.status, a.body)
+	}
+	s.must(404, "GET", "/collections/c/documents/wide", "")
+	if a := s.ask("GET", "/metrics", ""); !strings.Contains(a.body, "\nvecbolt_http_memory_bytes 0\n") {
+		t.Errorf("memory is kept: %s", a.body)
+	}
+}

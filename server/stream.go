@@ -2,6 +2,7 @@ package server
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/exchange"
 	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/internal/docjson"
 	"github.com/vecbolt/vecbolt/server/internal/rest"
 )
 
@@ -139,6 +141,9 @@ func (s *Server) load(w http.ResponseWriter, r *http.Request, c *db.Collection) 
 		err = late(r.Context(), err)
 		requestOf(r).err = err
 		status, answer.Error = rest.Status(err), rest.Message(err)
+		if status == http.StatusTooManyRequests {
+			w.Header().Set("Retry-After", "1")
+		}
 		w.Header().Set("Connection", "close") // the rest of the body is not read
 	}
 	rest.JSON(w, status, answer)
@@ -146,14 +151,19 @@ func (s *Server) load(w http.ResponseWriter, r *http.Request, c *db.Collection) 
 }
 
 // lines reads the documents of a request body. The body must make progress, and no line may be
-// longer than a normal body.
+// longer than a normal body. The longest line, decoded, and the documents that wait to be written
+// count as memory of the request.
 type lines struct {
-	ctx    context.Context // of the request
-	w      http.ResponseWriter
-	body   io.Reader
-	server *Server
-	line   int64 // bytes since the last line end
-	err    error
+	ctx      context.Context // of the request
+	w        http.ResponseWriter
+	body     io.Reader
+	server   *Server
+	line     int64         // bytes since the last line end
+	meter    docjson.Meter // of the line
+	read     int64         // footprint of the lines before
+	most     int64         // largest footprint of a line
+	reserved int64
+	err      error
 }
 
 // Read implements io.Reader.
@@ -161,19 +171,41 @@ func (l *lines) Read(b []byte) (int, error) {
 	_ = http.NewResponseController(l.w).SetReadDeadline(time.Now().Add(l.server.limits.Time))
 	n, err := l.body.Read(b)
 	moved(l.ctx)
-	for _, c := range b[:n] {
-		if l.line++; c == '\n' {
-			l.line = 0
-		}
-		if l.line > l.server.limits.Body {
-			return 0, rest.Errorf(http.StatusRequestEntityTooLarge, "a line is longer than %d bytes",
-				l.server.limits.Body)
+	for part := range bytes.Lines(b[:n]) {
+		if err := l.count(part); err != nil {
+			return 0, err
 		}
 	}
 	if err != io.EOF {
 		l.err = err
 	}
 	return n, err
+}
+
+// count counts a line, or a part of one, before it is decoded.
+func (l *lines) count(part []byte) error {
+	l.meter.Add(part)
+	text := bytes.TrimSuffix(part, []byte("\n"))
+	if l.line += int64(len(text)); l.line > l.server.limits.Body {
+		return rest.Errorf(http.StatusRequestEntityTooLarge, "a line is longer than %d bytes", l.server.limits.Body)
+	}
+	footprint := l.meter.Footprint()
+	l.most = max(l.most, footprint)
+	if len(text) < len(part) {
+		l.read += footprint
+		l.line, l.meter = 0, docjson.Meter{}
+	}
+	// An import holds three batches: one that is read, one that waits and one that is written.
+	const batches = 3 * (8 << 20)
+	need := l.most + min(l.read, batches, l.server.limits.Memory/8)
+	if need <= l.reserved {
+		return nil
+	}
+	err := rest.Reserve(l.ctx, need-l.reserved)
+	if err == nil {
+		l.reserved = need
+	}
+	return err
 }
 
 // Documents implements exchange.Source.

@@ -271,25 +271,40 @@ func First(b []byte) (c byte, ok bool) {
 // whether this package or encoding/json decodes them. The text itself is not included. It counts
 // without decoding.
 func Footprint(b []byte) int64 {
+	var m Meter
+	m.Add(b)
+	return m.Footprint()
+}
+
+// A Meter computes the Footprint of a text that arrives in parts.
+type Meter struct {
+	n                 int64
+	inString, escaped bool
+}
+
+// Footprint returns the Footprint of the parts so far.
+func (m *Meter) Footprint() int64 { return m.n + 64 }
+
+// Add adds the next part of the text.
+func (m *Meter) Add(b []byte) {
 	const each, list, object = 24, 40, 320 // an element with its box; a slice; a map with its first group
-	n := int64(len(b)) + 64
-	for i := 0; i < len(b); i++ {
-		switch b[i] {
-		case '"':
-			for i++; i < len(b) && b[i] != '"'; i++ {
-				if b[i] == '\\' {
-					i++
-				}
-			}
-		case ',':
-			n += each
-		case '[':
-			n += list
-		case '{':
-			n += object
+	m.n += int64(len(b))
+	for _, c := range b {
+		switch {
+		case m.escaped:
+			m.escaped = false
+		case c == '"':
+			m.inString = !m.inString
+		case m.inString:
+			m.escaped = c == '\\'
+		case c == ',':
+			m.n += each
+		case c == '[':
+			m.n += list
+		case c == '{':
+			m.n += object
 		}
 	}
-	return n
 }
 
 // Value reads any value.

@@ -3,6 +3,7 @@ package docjson
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -137,6 +138,24 @@ func TestRawMakesNoValues(t *testing.T) {
 	for _, bad := range []string{`{"k":`, `{"k":}`, `{"k":]}`, `{"k":,}`, `{"k":"x`, `{"k":[1}`, `{"k":` + strings.Repeat("[", 1000)} {
 		if err := ReadObject([]byte(bad), func(_ string, r *Reader) error { _, err := r.Raw(); return err }); err == nil {
 			t.Errorf("%.30q is read", bad)
+		}
+	}
+}
+
+// A text weighs the same in parts of any length; strings weigh their bytes.
+func TestFootprintInParts(t *testing.T) {
+	text := []byte(`{"a\\":[1,2,"[{,\"\\\\"],"b":{"c":[]}}`)
+	want := int64(64 + len(text) + 2*320 + 2*40 + 3*24)
+	if got := Footprint(text); got != want {
+		t.Fatalf("%d, want %d", got, want)
+	}
+	for n := 1; n <= len(text); n++ {
+		var m Meter
+		for part := range slices.Chunk(text, n) {
+			m.Add(part)
+		}
+		if got := m.Footprint(); got != want {
+			t.Errorf("in parts of %d bytes: %d, want %d", n, got, want)
 		}
 	}
 }
