@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"regexp"
 	"regexp/syntax"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -152,5 +153,54 @@ func TestAnswersCountAsMemory(t *testing.T) {
 	}
 	if !errors.Is(err, refusal) {
 		t.Errorf("20 MB in an answer: %v, %d bytes counted", err, held)
+	}
+}
+
+// Documents are read a few at a time, whatever selects them: each may have a text of 16 MiB.
+func TestFewDocumentsAtATime(t *testing.T) {
+	_, vdb := newClient(t, nil)
+	coll, err := vdb.CreateCollection(t.Context(), "c", db.Schema{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const n, size = 160, 100_000
+	var docs []db.Document
+	var ids []string
+	for i := range n {
+		ids = append(ids, fmt.Sprintf("%03d", i))
+		docs = append(docs, db.Document{ID: ids[i], Text: strings.Repeat("x", size)})
+	}
+	if _, err := coll.Upsert(t.Context(), docs...); err != nil {
+		t.Fatal(err)
+	}
+	contains, err := parseCondition(t.Context(), nil, []byte(`{"$contains":"x"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	everything := &condition{ctx: t.Context()}
+	for _, tt := range []struct {
+		what string
+		ids  []string
+		cond *condition
+		want db.Select
+	}{
+		{"all", nil, everything, db.WithText}, {"ids", ids, everything, db.WithText},
+		{"a condition", nil, contains, db.IDsOnly}, {"ids and a condition", ids, contains, db.IDsOnly},
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		seen := 0
+		for d, err := range documents(t.Context(), coll, tt.ids, tt.cond, "", tt.want) {
+			if err != nil || d.ID != ids[seen] || len(d.Text) != size {
+				t.Fatalf("%s: %v, %v", tt.what, d, err)
+			}
+			if seen == 0 {
+				runtime.ReadMemStats(&after)
+			}
+			seen++
+		}
+		if read := (after.TotalAlloc - before.TotalAlloc) / size; seen != n || read > 2*together {
+			t.Errorf("%s: %d documents, %d of them read for the first", tt.what, seen, read)
+		}
 	}
 }

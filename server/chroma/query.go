@@ -145,10 +145,6 @@ func queryVectors(embeddings []json.RawMessage, dim int) ([][]float32, error) {
 	return vectors, nil
 }
 
-// together is the number of documents read at a time. It is small, so that an answer that is too
-// large is refused before all of it is in memory.
-const together = 64
-
 // load reads the documents of the next hits if call is a multiple of together.
 func (a *API) load(ctx context.Context, c *db.Collection, hits []db.Hit, want db.Select, call int) error {
 	if call%together != 0 {
@@ -180,14 +176,14 @@ func (a *API) find(ctx context.Context, c *db.Collection, ids []string, cond *co
 	if ids == nil {
 		// The database evaluates only a part of the condition. Often a few more documents than
 		// wanted contain enough that meet all of it.
-		k, want := n, db.IDsOnly
-		const most = 1000 // their texts are in memory at once
+		k := n
+		const most = 1000 // documents to read
 		if !cond.plain() {
-			k, want = min(4*n+100, most/len(vectors)+1), db.WithText|db.WithMetadata
+			k = min(4*n+100, most/len(vectors)+1)
 		}
 		queries := make([]db.Query, len(vectors))
 		for i, v := range vectors {
-			queries[i] = db.Query{Near: db.Vector(v), K: k, Where: cond.native(), Select: want}
+			queries[i] = db.Query{Near: db.Vector(v), K: k, Where: cond.native(), Select: db.IDsOnly}
 		}
 		results, err := c.SearchBatch(ctx, queries)
 		if err != nil {
@@ -198,7 +194,12 @@ func (a *API) find(ctx context.Context, c *db.Collection, ids []string, cond *co
 			hits := r.Hits
 			if !cond.plain() {
 				kept := hits[:0]
-				for _, h := range hits {
+				for j := range hits {
+					if err := a.load(ctx, c, hits[j:], db.WithText|db.WithMetadata, j); err != nil {
+						return nil, err
+					}
+					h := hits[j]
+					hits[j].Document = db.Document{}
 					matches, err := cond.match(&h.Document)
 					if err != nil {
 						return nil, err

@@ -31,61 +31,72 @@ func (a *API) count(ctx context.Context, r *request) (any, error) {
 	return c.Count(ctx, nil)
 }
 
+// together is the number of documents read at a time: each may have a text of 16 MiB, and an answer
+// that is too large is refused before all of it is in memory.
+const together = 16
+
 // documents yields the documents that have one of the ids and meet the condition, in the order of
 // ids. If ids is nil, it yields all documents after the id after, in order of id.
 func documents(ctx context.Context, c *db.Collection, ids []string, cond *condition, after string,
 	want db.Select) iter.Seq2[*db.Document, error] {
-	const pageSize = 500
-	if !cond.plain() || ids != nil && cond.expr != nil {
+	const pageSize = 500 // ids
+	allMatch := cond.expr == nil || ids == nil && cond.plain()
+	if !allMatch {
 		want |= db.WithText | db.WithMetadata
 		want &^= db.IDsOnly
 	}
 	return func(yield func(*db.Document, error) bool) {
 		// pass yields the documents that match, and reports whether the caller wants more.
-		pass := func(docs []*db.Document, allMatch bool) bool {
-			for _, d := range docs {
-				if d == nil {
-					continue
-				}
-				matches, err := allMatch, error(nil)
-				if !matches {
-					matches, err = cond.match(d)
-				}
+		pass := func(ids []string) bool {
+			for part := range slices.Chunk(ids, together) {
+				docs, err := c.GetMany(ctx, part, want)
 				if err != nil {
 					yield(nil, err)
 					return false
 				}
-				if matches && !yield(d, nil) {
-					return false
+				for _, d := range docs {
+					if d == nil {
+						continue
+					}
+					matches, err := allMatch, error(nil)
+					if !matches {
+						matches, err = cond.match(d)
+					}
+					if err != nil {
+						yield(nil, err)
+						return false
+					}
+					if matches && !yield(d, nil) {
+						return false
+					}
 				}
 			}
 			return true
 		}
 		if ids != nil {
-			for part := range slices.Chunk(ids, pageSize) {
-				docs, err := c.GetMany(ctx, part, want)
-				if err != nil {
-					yield(nil, err)
-					return
-				}
-				if !pass(docs, cond.expr == nil) {
-					return
-				}
-			}
+			pass(ids)
 			return
 		}
-		for q := (db.ListQuery{Where: cond.native(), After: after, Limit: pageSize, Select: want}); ; {
+		for q := (db.ListQuery{Where: cond.native(), After: after, Limit: pageSize, Select: db.IDsOnly}); ; {
 			page, err := c.List(ctx, q)
 			if err != nil {
 				yield(nil, err)
 				return
 			}
-			if !pass(page.Documents, cond.plain()) || page.Next == "" {
+			if !pass(idsOf(page.Documents)) || page.Next == "" {
 				return
 			}
 			q.After = page.Next
 		}
 	}
+}
+
+func idsOf(docs []*db.Document) []string {
+	ids := make([]string, len(docs))
+	for i, d := range docs {
+		ids[i] = d.ID
+	}
+	return ids
 }
 
 // question reads the body of a request that selects documents.
