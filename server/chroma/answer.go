@@ -142,13 +142,30 @@ func (c *columns) add(d *db.Document, in partSet, left *allowance) error {
 			m = nil
 		}
 		filter.Flatten(m, func(path string, v any) bool {
-			text, _ := v.(string)
-			left.bytes -= int64(len(path) + len(text) + 8)
+			left.bytes -= int64(len(path)) + weight(v)
 			return true
 		})
 		c.Metadatas = append(c.Metadatas, m)
 	}
 	return left.check()
+}
+
+// weight returns about the bytes of a metadata value in an answer.
+func weight(v any) int64 {
+	n := int64(8)
+	switch v := v.(type) {
+	case string:
+		n += int64(len(v))
+	case []any:
+		for _, e := range v {
+			n += 8 + weight(e) // in memory, an element has a box
+		}
+	case map[string]any:
+		for key, e := range v {
+			n += int64(len(key)) + weight(e)
+		}
+	}
+	return n
 }
 
 func (a *API) allowance(ctx context.Context) *allowance {

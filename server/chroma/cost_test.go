@@ -204,3 +204,15 @@ func TestFewDocumentsAtATime(t *testing.T) {
 		}
 	}
 }
+
+// The elements of lists in metadata count towards the limit of an answer.
+func TestListsCountInAnswers(t *testing.T) {
+	c, _ := newClient(t, &Options{Answer: 100_000})
+	path := c.create(`{"name":"ccc"}`)
+	list := func(n int) string { return "[1" + strings.Repeat(",1", n-1) + "]" }
+	c.ok("POST", path+"/add", `{"ids":["a","b"],"embeddings":[[1,0],[1,0]],"metadatas":[{"list":`+list(10_000)+`},{"list":`+list(100)+`}]}`, "")
+	c.ok("POST", path+"/get", `{"ids":["b"]}`, "")
+	for _, call := range []string{"get", "query"} {
+		c.fails("POST", path+"/"+call, `{"query_embeddings":[[1,0]],"include":["metadatas"]}`, http.StatusBadRequest, "the answer is too large")
+	}
+}
