@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -507,6 +508,47 @@ func TestAnswersAreBounded(t *testing.T) {
 	found, _ := call[hits](t, s, "search", `{"collection":"notes","text":"compaction","max_text":100}`)
 	if h := found.Hits[0]; !strings.Contains(h.Text, "compaction") || len(h.Text) > 100 || h.Cut != 12012 {
 		t.Errorf("%+v", h)
+	}
+}
+
+// A page of cut texts takes the memory of a few whole ones at a time, and keeps none of them.
+func TestCutTextsAreFreed(t *testing.T) {
+	vdb, err := db.Open(t.TempDir(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer vdb.Close()
+	c, err := vdb.CreateCollection(t.Context(), "large", db.Schema{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const size = 200_000
+	ids := make([]string, MaxDocuments)
+	for i := range ids {
+		ids[i] = fmt.Sprintf("%03d", i)
+		if _, err := c.Upsert(t.Context(), db.Document{ID: ids[i], Text: strings.Repeat("x", size)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	memory := func() int64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	before := memory()
+	docs, missing, err := newAllowance(nil).read(t.Context(), c, ids)
+	if err != nil || len(docs) != MaxDocuments || missing != nil {
+		t.Fatal(len(docs), missing, err)
+	}
+	if kept := memory() - before; kept > MaxDocuments*size/4 {
+		t.Errorf("%d bytes are kept of %d documents of %d bytes", kept, MaxDocuments, size)
+	}
+	runtime.KeepAlive(docs)
+
+	list, err := (&service{vdb: vdb}).list(t.Context(), listArgs{Collection: "large", Limit: MaxDocuments})
+	if err != nil || len(list.Documents) != MaxDocuments || list.Documents[99].Cut != size {
+		t.Fatal(list, err)
 	}
 }
 

@@ -134,7 +134,8 @@ func newAllowance(maxText *whole) *allowance {
 func (a *allowance) document(d *db.Document, score *float64, passage string) (document, error) {
 	out := document{ID: d.ID, Score: score, Text: d.Text}
 	if n := min(a.text, a.left); len(d.Text) > n {
-		out.Text, out.Cut = cut(cmp.Or(passage, d.Text), n), len(d.Text)
+		// A copy, because a part of the text would keep the whole in memory.
+		out.Text, out.Cut = strings.Clone(cut(cmp.Or(passage, d.Text), n)), len(d.Text)
 	}
 	a.left -= len(out.Text)
 	encoded, err := json.Marshal(metadata(d.Metadata))
@@ -508,23 +509,54 @@ func (s *service) get(ctx context.Context, in getArgs) (*documents, error) {
 	if err != nil {
 		return nil, err
 	}
-	docs, err := c.GetMany(ctx, in.IDs, 0)
+	c, end, err := s.frozen(c)
 	if err != nil {
 		return nil, err
 	}
-	a, out := newAllowance(in.MaxText), &documents{Documents: []document{}}
-	for i, d := range docs {
-		if d == nil {
-			out.Missing = append(out.Missing, in.IDs[i])
-			continue
-		}
-		part, err := a.document(d, nil, "")
-		if err != nil {
-			return nil, err
-		}
-		out.Documents = append(out.Documents, part)
+	defer end()
+	out := &documents{}
+	out.Documents, out.Missing, err = newAllowance(in.MaxText).read(ctx, c, in.IDs)
+	return out, err
+}
+
+// frozen returns a collection in a new snapshot, and a function that closes the snapshot: an answer
+// that is read in parts must not mix the states before and after a write.
+func (s *service) frozen(c *db.Collection) (*db.Collection, func(), error) {
+	snap, err := s.vdb.Snapshot()
+	if err != nil {
+		return nil, nil, err
 	}
-	return out, nil
+	end := func() { _ = snap.Close() } // fails only for a closed database
+	then, err := snap.Of(c)
+	if err != nil {
+		end()
+	}
+	return then, end, err
+}
+
+// read returns the parts of documents that fit into the answer, and the ids without a document. It
+// reads a few at a time: each may have a text of 16 MiB.
+func (a *allowance) read(ctx context.Context, c *db.Collection, ids []string) (docs []document, missing []string, err error) {
+	const together = 16
+	docs = []document{}
+	for some := range slices.Chunk(ids, together) {
+		whole, err := c.GetMany(ctx, some, 0)
+		if err != nil {
+			return nil, nil, err
+		}
+		for i, d := range whole {
+			if d == nil {
+				missing = append(missing, some[i])
+				continue
+			}
+			part, err := a.document(d, nil, "")
+			if err != nil {
+				return nil, nil, err
+			}
+			docs = append(docs, part)
+		}
+	}
+	return docs, missing, nil
 }
 
 type listArgs struct {
@@ -553,19 +585,22 @@ func (s *service) list(ctx context.Context, in listArgs) (*page, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := c.List(ctx, db.ListQuery{Where: in.Where.Expr, After: in.After, Limit: cmp.Or(int(in.Limit), defaultPage)})
+	c, end, err := s.frozen(c)
 	if err != nil {
 		return nil, err
 	}
-	a, out := newAllowance(in.MaxText), &page{Documents: []document{}, Total: p.Total, Next: p.Next}
-	for _, d := range p.Documents {
-		part, err := a.document(d, nil, "")
-		if err != nil {
-			return nil, err
-		}
-		out.Documents = append(out.Documents, part)
+	defer end()
+	p, err := c.List(ctx, db.ListQuery{Where: in.Where.Expr, After: in.After, Limit: cmp.Or(int(in.Limit), defaultPage), Select: db.IDsOnly})
+	if err != nil {
+		return nil, err
 	}
-	return out, nil
+	ids := make([]string, len(p.Documents))
+	for i, d := range p.Documents {
+		ids[i] = d.ID
+	}
+	out := &page{Total: p.Total, Next: p.Next}
+	out.Documents, _, err = newAllowance(in.MaxText).read(ctx, c, ids)
+	return out, err
 }
 
 type upsertArgs struct {
