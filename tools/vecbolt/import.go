@@ -16,6 +16,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/exchange"
+	"github.com/vecbolt/vecbolt/internal/document"
 	"github.com/vecbolt/vecbolt/internal/errtext"
 	"github.com/vecbolt/vecbolt/rag/embed"
 	"github.com/vecbolt/vecbolt/rag/vectorize"
@@ -244,10 +245,15 @@ func (s *begun) begin(ctx context.Context, check func(db.Document) error) error 
 		}
 		s.first = append(s.first, item{doc, err})
 		if err == nil {
-			size += 4*len(doc.Document.Vector) + len(doc.Document.Text)
+			size += sizeOf(&doc.Document)
 		}
 	}
 	return ctx.Err()
+}
+
+// sizeOf returns about the bytes of a document in memory.
+func sizeOf(d *db.Document) int {
+	return 4*len(d.Vector) + len(d.Text) + document.Footprint(map[string]any(d.Metadata))
 }
 
 // refused returns the documents that begin has read and that cannot be stored.

@@ -16,6 +16,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/exchange"
 )
 
@@ -145,6 +146,20 @@ func TestImportKilled(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Metadata counts in what an import reads before it makes a collection.
+func TestImportBeginsWithFewBytes(t *testing.T) {
+	list := make([]any, 100_000) // 2.4 MB in memory
+	read := 0
+	src := &begun{next: func() (*exchange.ImportedDocument, error, bool) {
+		read++
+		return &exchange.ImportedDocument{Document: db.Document{Metadata: db.Metadata{"list": list}}}, nil, true
+	}}
+	err := src.begin(t.Context(), func(db.Document) error { return nil })
+	if err != nil || read != 4 {
+		t.Errorf("%d documents are read, want 4: %v", read, err)
 	}
 }
 
