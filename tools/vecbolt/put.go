@@ -7,6 +7,7 @@ import (
 	"io"
 	"iter"
 	"sync"
+	"sync/atomic"
 
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/exchange"
@@ -37,7 +38,7 @@ func (c *putCmd) Run(ctx context.Context, t *tool) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	next, end := iter.Pull(func(yield func([]inputLine) bool) { // reads nothing before the first call
-		grouped(ctx, documents(ctx, in, inputName(c.File)))(yield)
+		documents(ctx, in, inputName(c.File)).grouped(ctx)(yield)
 	})
 	defer end()
 	first := sync.OnceValues(next)
@@ -78,45 +79,80 @@ func (c *putCmd) Run(ctx context.Context, t *tool) error {
 // An inputLine is a document of the input, or the error that ends it.
 type inputLine struct {
 	*exchange.ImportedDocument
-	err error
+	err  error
+	size int // of the document in memory, about
 }
 
-// documents reads ahead: documents that arrive while a batch is written form the next batch. The
-// reader may be waiting for input when the verb ends; it then ends with the process.
-func documents(ctx context.Context, in io.Reader, name string) <-chan inputLine {
-	const ahead = 1000 // documents
-	lines := make(chan inputLine, ahead)
+// The limits of reading ahead.
+const (
+	aheadDocuments = 1000
+	aheadBytes     = 8 << 20
+)
+
+// A readAhead holds the documents that have arrived while a batch is written. They form the next
+// batch.
+type readAhead struct {
+	lines chan inputLine
+	bytes atomic.Int64  // of the documents in lines
+	room  chan struct{} // has a value after documents were taken
+}
+
+// documents reads ahead. The reader may be waiting for input when the verb ends; it then ends with
+// the process.
+func documents(ctx context.Context, in io.Reader, name string) *readAhead {
+	a := &readAhead{lines: make(chan inputLine, aheadDocuments), room: make(chan struct{}, 1)}
 	go func() {
-		defer close(lines)
+		defer close(a.lines)
 		r := exchange.NewJSONLReader(in, name)
 		for {
+			for a.bytes.Load() >= aheadBytes {
+				select {
+				case <-a.room:
+				case <-ctx.Done():
+					return
+				}
+			}
 			item, err := r.Next()
 			if err == io.EOF {
 				return
 			}
-			if err == nil && item.Skip != nil {
-				err = fmt.Errorf("%v: %w", item.Position, item.Skip)
+			line := inputLine{ImportedDocument: item, err: err}
+			if err == nil {
+				line.size = sizeOf(&item.Document)
 			}
+			if err == nil && item.Skip != nil {
+				line.err = fmt.Errorf("%v: %w", item.Position, item.Skip)
+			}
+			a.bytes.Add(int64(line.size))
 			select {
-			case lines <- inputLine{item, err}:
+			case a.lines <- line:
 			case <-ctx.Done():
 				return
 			}
-			if err != nil {
+			if line.err != nil {
 				return
 			}
 		}
 	}()
-	return lines
+	return a
+}
+
+// took makes room for more documents.
+func (a *readAhead) took(line inputLine) {
+	a.bytes.Add(-int64(line.size))
+	select {
+	case a.room <- struct{}{}:
+	default: // the reader has not seen the last one yet
+	}
 }
 
 // grouped yields all documents that have arrived, in order, as soon as there is one.
-func grouped(ctx context.Context, lines <-chan inputLine) func(yield func([]inputLine) bool) {
+func (a *readAhead) grouped(ctx context.Context) func(yield func([]inputLine) bool) {
 	return func(yield func([]inputLine) bool) {
 		for {
 			var group []inputLine
 			select {
-			case line, ok := <-lines:
+			case line, ok := <-a.lines:
 				if !ok {
 					return
 				}
@@ -124,8 +160,11 @@ func grouped(ctx context.Context, lines <-chan inputLine) func(yield func([]inpu
 			case <-ctx.Done():
 				return
 			}
-			for n := len(lines); n > 0; n-- { // this goroutine is the only receiver
-				group = append(group, <-lines)
+			for n := len(a.lines); n > 0; n-- { // this goroutine is the only receiver
+				group = append(group, <-a.lines)
+			}
+			for _, line := range group {
+				a.took(line)
 			}
 			if !yield(group) {
 				return

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/vecbolt/vecbolt/db"
@@ -251,7 +252,7 @@ func TestPutBadLineInBatch(t *testing.T) {
 {"id":"d"}
 `
 	var lines []inputLine
-	for line := range documents(t.Context(), strings.NewReader(input), "in") {
+	for line := range documents(t.Context(), strings.NewReader(input), "in").lines {
 		lines = append(lines, line)
 	}
 	var out bytes.Buffer
@@ -263,6 +264,37 @@ func TestPutBadLineInBatch(t *testing.T) {
 	if n, err := coll.Count(t.Context(), nil); n != 2 || err != nil {
 		t.Fatalf("%d documents, %v", n, err)
 	}
+}
+
+// Of large documents, put reads a few ahead, and writes them in batches of a few.
+func TestPutReadsAheadByBytes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n, size = 20, 2 << 20
+		var input strings.Builder
+		for i := range n {
+			fmt.Fprintf(&input, `{"id":"%02d","text":"%s"}`+"\n", i, strings.Repeat("x", size))
+		}
+		a := documents(t.Context(), strings.NewReader(input.String()), "in")
+		seen := 0
+		for group := range a.grouped(t.Context()) {
+			if bytes := len(group) * size; bytes > aheadBytes+size {
+				t.Errorf("%d bytes in a batch", bytes)
+			}
+			for _, line := range group {
+				if want := fmt.Sprintf("%02d", seen); line.err != nil || line.Document.ID != want {
+					t.Fatalf("%q, %v, want %s", line.Document.ID, line.err, want)
+				}
+				seen++
+			}
+			synctest.Wait() // until no more is read while this batch is written
+			if bytes := len(a.lines) * size; bytes > aheadBytes+size {
+				t.Errorf("%d bytes are read ahead", bytes)
+			}
+		}
+		if seen != n {
+			t.Errorf("%d documents, want %d", seen, n)
+		}
+	})
 }
 
 // TestArgumentsAreUTF8: an argument with other bytes names nothing, where it would name something
