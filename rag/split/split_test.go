@@ -11,6 +11,8 @@ import (
 	"unicode"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/yuin/goldmark/ast"
+	gmtext "github.com/yuin/goldmark/text"
 	"pgregory.net/rapid"
 )
 
@@ -221,12 +223,13 @@ func TestHostileMarkdown(t *testing.T) {
 		"a\n===\n", "a\n\n", "> a\n> \n"} {
 		texts[unit] = strings.Repeat(unit, size/len(unit))
 	}
+	texts["empty lines in lists"] = deeper("- ", 200) + strings.Repeat("\n", size/8)
 	for name, text := range texts {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		groups := sections(text, "")
 		runtime.ReadMemStats(&after)
-		if took := (after.TotalAlloc - before.TotalAlloc) / uint64(len(text)); took > 1000 {
+		if took := (after.TotalAlloc - before.TotalAlloc) / uint64(len(text)); took > 2000 {
 			t.Errorf("%q: %d bytes of memory for each byte", name, took)
 		}
 		at := 0
@@ -244,14 +247,50 @@ func TestHostileMarkdown(t *testing.T) {
 	}
 }
 
-// TestNestedMarkdown: headings after lines of many nested quotes and lists divide a text, and keep
-// their words.
+// deeper returns lines of lists within lists: each line begins a few of them in the last one.
+func deeper(marker string, lines int) string {
+	var b strings.Builder
+	for i := range lines {
+		b.WriteString(strings.Repeat(" ", 10*len(marker)*i) + strings.Repeat(marker, 10) + "a\n")
+	}
+	return b.String()
+}
+
+// TestNestedMarkdown: headings after many nested quotes and lists divide a text, and keep their
+// words. The parser sees only a few of them within each other.
 func TestNestedMarkdown(t *testing.T) {
 	for _, marker := range []string{">", "- ", "* ", "12) ", "> + 3. "} {
-		text := strings.Repeat(marker, 150) + "deep\n\n# 1. One > two - three\n\ntext\n"
-		groups := sections(text, "")
-		if len(groups) != 2 || groups[1].header != "1. One > two - three" || groups[0].pieces[0].lo != 0 {
-			t.Errorf("%q: %+v", marker, groups)
+		for _, text := range []string{strings.Repeat(marker, 150) + "deep\n", deeper(marker, 15)} {
+			text += "\n# 1. One > two - three\n\ntext\n"
+			groups := sections(text, "")
+			if len(groups) != 2 || groups[1].header != "1. One > two - three" || groups[0].pieces[0].lo != 0 {
+				t.Errorf("%q: %+v", marker, groups)
+			}
+			depth, deepest := 0, 0
+			err := ast.Walk(blockParser.Parse(gmtext.NewReader(shallow(text))), func(_ ast.Node, entering bool) (ast.WalkStatus, error) {
+				if depth--; entering {
+					depth += 2
+				}
+				deepest = max(deepest, depth)
+				return ast.WalkContinue, nil
+			})
+			if err != nil || deepest < maxNesting/2 || deepest > 2*maxNesting+5 { // a list has items
+				t.Errorf("%q: %d nodes within each other, %v", marker, deepest, err)
+			}
+		}
+	}
+}
+
+// TestTitles: what a line is drawn under is a heading only if it is short and no table.
+func TestTitles(t *testing.T) {
+	for body, want := range map[string]string{
+		"Title\n---\n": "T › Title", "A title of\ntwo lines\n===\n": "A title of\ntwo lines", "a | b\n---\n": "T › a | b",
+		"| a | b |\n|---|---|\n| c | d |\n---\n": "T", "[1]: http://x\n[2]: http://y\n---\n": "T", "[1]: http://x\n---\n": "T",
+		strings.Repeat("a long paragraph\n", 50) + "---\n": "T",
+	} {
+		groups := sections("# T\n\n"+body+"next\n", "")
+		if got := groups[len(groups)-1].header; got != want {
+			t.Errorf("%q: header %q, want %q", body, got, want)
 		}
 	}
 }

@@ -208,28 +208,36 @@ func lines(text string, cut func(before, line string) bool) []int {
 // these takes quadratic time or memory for some texts.
 var blockParser = parser.NewParser(parser.WithBlockParsers(parser.DefaultBlockParsers()...))
 
-// maxNesting is how many quotes and lists may begin on one line: for each of them the parser looks
-// at all the ones around it.
-const maxNesting = 100
+// maxNesting is how many quotes and lists may be within each other: every line costs the parser
+// that much, and a line that begins many of them the square of it.
+const maxNesting = 16
 
-// shallow returns a text in which no line begins with more than maxNesting markers of quotes and
-// lists. Letters take the place of the others: headings inside these divide nothing.
+// shallow returns a text with no more than maxNesting quotes and lists within each other. Their
+// further markers are overwritten with x: headings inside these divide nothing. A line that is
+// indented by n columns is within n/2 lists at most.
 func shallow(text string) []byte {
+	const tab = 4
 	all := []byte(text)
 	for line := range bytes.Lines(all) {
-		n, rest := 0, line
-		for {
-			rest = bytes.TrimLeft(rest, " \t")
-			size := markerLen(rest)
+		for at, columns, markers := 0, 0, 0; at < len(line); {
+			switch line[at] {
+			case ' ':
+				at, columns = at+1, columns+1
+				continue
+			case '\t':
+				at, columns = at+1, columns+tab
+				continue
+			}
+			size := markerLen(line[at:])
 			if size == 0 {
 				break
 			}
-			if n++; n > maxNesting {
+			if markers++; columns/2+markers > maxNesting {
 				for i := range size {
-					rest[i] = 'x'
+					line[at+i] = 'x'
 				}
 			}
-			rest = rest[size:]
+			at += size
 		}
 	}
 	return all
@@ -255,6 +263,15 @@ func markerLen(line []byte) int {
 	return digits + 1
 }
 
+// titled reports whether the lines of a heading are a title. Without parsers of their own, a table
+// and definitions of links would be titles where they are underlined.
+func titled(lines *gmtext.Segments, source []byte) bool {
+	const most = 2 // lines
+	first := lines.Value(source)
+	return lines.Len() <= most && !(lines.Len() > 1 && bytes.ContainsRune(first, '|')) &&
+		!(bytes.HasPrefix(first, []byte("[")) && bytes.Contains(first, []byte("]:")))
+}
+
 // sections divides a Markdown text before each heading and, within sections, between blocks.
 func sections(text, title string) []group {
 	source := shallow(text)
@@ -275,6 +292,9 @@ func sections(text, title string) []group {
 		first, last := l.At(0), l.At(l.Len()-1)
 		switch n := n.(type) {
 		case *ast.Heading:
+			if !titled(l, source) {
+				continue
+			}
 			headings = append(headings, heading{lineStart(first.Start), n.Level,
 				strings.TrimSpace(string(l.Value(source)))})
 		case *ast.FencedCodeBlock, *ast.CodeBlock, *ast.HTMLBlock:
