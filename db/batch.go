@@ -30,7 +30,7 @@ type Batch struct {
 // A deletion removes the documents of a collection that match.
 type deletion struct {
 	collection string
-	bound      bool // to the collection coll, whatever its name is
+	bound      bool // coll names the collection, and collection is ignored
 	coll       uint32
 	where      filter.Expr
 }
@@ -87,11 +87,10 @@ func (b *Batch) Delete(collection string, ids ...string) {
 }
 
 // DeleteWhere removes the documents of the named collection that match when the batch is applied,
-// also those that others write until then. It comes before all other writes of the batch. So it
-// replaces what belongs together, such as the passages of a file, by what the batch writes:
-// whoever does the same at the same time, readers see one version or the other, and none is left
-// in parts. A nil filter is an error: to remove everything, use filter.And(). All writers wait
-// while the documents that match are found.
+// also documents that other writers add before. It comes before all other writes of the batch. So a
+// batch can replace a group, such as the passages of a file. If two batches replace the same group
+// at the same time, readers see all of one or all of the other. A nil filter is an error: to remove
+// everything, use filter.And(). All writers wait while the documents that match are found.
 func (b *Batch) DeleteWhere(collection string, where filter.Expr) {
 	if where == nil {
 		b.fail(invalidf("a nil filter would delete everything"))
@@ -115,7 +114,7 @@ func (b *Batch) Size() int { return b.len }
 func (b *Batch) Err() error { return b.err }
 
 // IDs returns the ids of the writes in order, including the ids generated for documents
-// that came without one. DeleteWhere has none.
+// that came without one. A DeleteWhere adds no id.
 func (b *Batch) IDs() []string {
 	ids := make([]string, len(b.ops))
 	for i := range b.ops {

@@ -16,7 +16,7 @@ import (
 type Stats struct {
 	Dir             string            `json:"dir"`
 	ReadOnly        bool              `json:"read_only"`
-	Sync            SyncPolicy        `json:"sync"`    // Options.Sync
+	Sync            SyncPolicy        `json:"sync"`    // Options.Sync; in JSON always, interval or never
 	Kernels         string            `json:"kernels"` // instruction set of the vector kernels
 	Batches         uint64            `json:"batches"` // ever applied
 	Flushed         uint64            `json:"flushed"` // batches in segments and meta.bolt; the rest is in the log

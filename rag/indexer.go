@@ -50,7 +50,7 @@ type Indexer struct {
 }
 
 // NewIndexer returns an Indexer that writes to s, such as a *db.Collection. Questions must be
-// embedded with the same embedder. With Split, the store needs the method Apply or DeleteWhere of a
+// embedded with the same embedder. With Split, the store needs the method DeleteWhere of a
 // *db.Collection. The error matches ErrConfig.
 func NewIndexer(s Store, e embed.Embedder, opts *IndexerOptions) (*Indexer, error) {
 	x := &Indexer{store: s, embedder: e, name: fmt.Sprintf("%T", s)}
@@ -67,7 +67,7 @@ func NewIndexer(s Store, e embed.Embedder, opts *IndexerOptions) (*Indexer, erro
 	if x.o.Batch < 0 {
 		return nil, fmt.Errorf("%w: batches of %d texts", ErrConfig, x.o.Batch)
 	}
-	if _, ok := s.(applier); x.o.Split != nil && !ok {
+	if x.o.Split != nil {
 		if _, err := as[conditionalDeleter](s, "an indexer that splits", "DeleteWhere"); err != nil {
 			return nil, err
 		}
@@ -101,9 +101,10 @@ func NewIndexer(s Store, e embed.Embedder, opts *IndexerOptions) (*Indexer, erro
 // The chunks of a document replace its old ones. In a *db.Collection this is one write: readers see
 // the chunks of one version, and if several processes index a document at the same time, the last
 // one leaves exactly its chunks. In other stores, and if the chunks of a document are larger than
-// db.MaxBatchLen, it takes several writes. Calls of one Indexer then take turns. Several Indexers
-// must not split such a document at the same time: it may be left with chunks of both versions, or
-// without the last chunks of the version that was written last.
+// db.MaxBatchLen, it takes several writes, and calls of the same Indexer that split the same
+// document wait for each other. Several Indexers must not split such a document at the same time:
+// it may be left with chunks of both versions, or without the last chunks of the version that was
+// written last.
 func (x *Indexer) Index(ctx context.Context, docs ...db.Document) ([]string, error) {
 	start := time.Now()
 	ids, err := x.index(ctx, docs)
@@ -133,7 +134,8 @@ func (x *Indexer) index(ctx context.Context, docs []db.Document) (ids []string, 
 	if err != nil {
 		return nil, err
 	}
-	store, ok := x.store.(applier)
+	// Other stores may do more than the collection that they embed when they write.
+	store, ok := x.store.(*db.Collection)
 	if !ok {
 		return x.replaceInParts(ctx, docs, chunks)
 	}
@@ -148,8 +150,8 @@ func (x *Indexer) index(ctx context.Context, docs []db.Document) (ids []string, 
 	return ids, nil
 }
 
-// group returns how many documents are written together, and how many chunks they have: no more
-// than a batch, but one document at least.
+// group returns how many documents are written together, and how many chunks they have: a batch at
+// most, but at least one document.
 func (x *Indexer) group(docs, chunks []db.Document) (n, size int) {
 	for n < min(len(docs), x.o.Batch) {
 		of := 0
@@ -180,24 +182,26 @@ func (x *Indexer) upsert(ctx context.Context, docs []db.Document) (ids []string,
 }
 
 // replace writes the chunks of documents in place of those that the documents had, as one write.
-func (x *Indexer) replace(ctx context.Context, store applier, docs, chunks []db.Document) ([]string, error) {
+func (x *Indexer) replace(ctx context.Context, store *db.Collection, docs, chunks []db.Document) ([]string, error) {
 	for some := range slices.Chunk(chunks, x.o.Batch) {
 		if err := x.embed(ctx, some); err != nil {
 			return nil, err
 		}
 	}
-	of := make([]any, len(docs))
-	for i, d := range docs {
-		of[i] = d.ID
-	}
 	var b db.Batch
-	b.DeleteWhere(x.name, filter.And(filter.In(FieldDocument, of...), filter.Gte(FieldChunkIndex, 0)))
+	of := idsOf(docs)
+	b.DeleteWhere(x.name, filter.And(filter.In(FieldDocument, anys(of)...), filter.Gte(FieldChunkIndex, 0)))
 	for _, c := range chunks {
 		b.Upsert(x.name, c)
 	}
-	if b.Err() != nil { // a document may be too large for one batch
+	if b.Size() > db.MaxBatchLen {
 		return x.replaceInParts(ctx, docs, chunks)
 	}
+	release, err := x.claims.take(ctx, of)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	if err := store.Apply(ctx, &b); err != nil {
 		return nil, err
 	}
@@ -241,6 +245,14 @@ func idsOf(docs []db.Document) []string {
 		ids[i] = d.ID
 	}
 	return ids
+}
+
+func anys(ids []string) []any {
+	all := make([]any, len(ids))
+	for i, id := range ids {
+		all[i] = id
+	}
+	return all
 }
 
 // removeRest removes the chunks of documents that now have fewer.

@@ -30,7 +30,7 @@ func (c *counted) EmbedBatch(ctx context.Context, texts []string) ([][]float32, 
 	return c.Embedder.EmbedBatch(ctx, texts)
 }
 
-func indexer(t testing.TB, c *db.Collection, e embed.Embedder, o IndexerOptions) *Indexer {
+func indexer(t testing.TB, c Store, e embed.Embedder, o IndexerOptions) *Indexer {
 	t.Helper()
 	o.Logger = slog.New(slog.DiscardHandler)
 	x, err := NewIndexer(c, e, &o)
@@ -234,15 +234,57 @@ func TestIndexerTakesTurns(t *testing.T) {
 	})
 }
 
-// A pausedStore does something before it writes.
-type pausedStore struct {
-	*db.Collection
+// A pausedEmbedder does something before it embeds, and so before its Indexer writes.
+type pausedEmbedder struct {
+	embed.Embedder
 	pause func()
 }
 
-func (s *pausedStore) Apply(ctx context.Context, b *db.Batch) error {
-	s.pause()
-	return s.Collection.Apply(ctx, b)
+func (e *pausedEmbedder) EmbedBatch(ctx context.Context, texts []string) ([][]float32, error) {
+	e.pause()
+	return e.Embedder.EmbedBatch(ctx, texts)
+}
+
+// A taggedStore adds a tenant to what it writes and deletes.
+type taggedStore struct{ *db.Collection }
+
+func (s taggedStore) Upsert(ctx context.Context, docs ...db.Document) ([]string, error) {
+	for i := range docs {
+		docs[i].Metadata["tenant"] = "t"
+	}
+	return s.Collection.Upsert(ctx, docs...)
+}
+
+func (s taggedStore) DeleteWhere(ctx context.Context, where filter.Expr) (int, error) {
+	return s.Collection.DeleteWhere(ctx, filter.And(where, filter.Eq("tenant", "t")))
+}
+
+// TestIndexerWritesToItsStore: a store that embeds a collection writes and deletes itself. An
+// invalid chunk leaves the chunks of a collection as they were.
+func TestIndexerWritesToItsStore(t *testing.T) {
+	ctx, c := t.Context(), emptyCollection(t)
+	splitter, err := split.New(split.Markdown(""), split.Options{MaxTokens: 12, Overlap: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := func(where filter.Expr, want int) {
+		t.Helper()
+		if n, err := c.Count(ctx, where); err != nil || n != want {
+			t.Errorf("%d chunks, %v, want %d", n, err, want)
+		}
+	}
+	texts := db.Document{ID: "doc", Text: "# A\n\nOne part.\n\n# B\n\nAnother part.\n"}
+	if _, err := indexer(t, taggedStore{c}, newCounted(t), IndexerOptions{Split: splitter}).Index(ctx, texts); err != nil {
+		t.Fatal(err)
+	}
+	count(filter.Eq("tenant", "t"), 2)
+	count(nil, 2)
+	long := db.Document{ID: "doc", Text: strings.Repeat(texts.Text, 2), Metadata: db.Metadata{"": 1}}
+	if _, err := indexer(t, c, newCounted(t), IndexerOptions{Split: splitter, Batch: 1}).Index(ctx, long); !errors.Is(err, db.ErrInvalid) {
+		t.Errorf("an empty key: %v", err)
+	}
+	count(filter.Eq("tenant", "t"), 2)
+	count(nil, 2)
 }
 
 // TestIndexersOfTwoProcesses: two processes index one document, in turn or at the same time. The
@@ -267,9 +309,10 @@ func TestIndexersOfTwoProcesses(t *testing.T) {
 		}
 		return d
 	}
-	index := func(s Store, d db.Document) {
+	index := func(s Store, d db.Document, pause func()) {
 		t.Helper()
-		x, err := NewIndexer(s, newCounted(t), &IndexerOptions{Split: splitter, Logger: slog.New(slog.DiscardHandler)})
+		e := &pausedEmbedder{newCounted(t), pause}
+		x, err := NewIndexer(s, e, &IndexerOptions{Split: splitter, Logger: slog.New(slog.DiscardHandler)})
 		if err == nil {
 			_, err = x.Index(ctx, d)
 		}
@@ -296,12 +339,12 @@ func TestIndexersOfTwoProcesses(t *testing.T) {
 	long, short := document("figs", 5), document("pears", 3)
 	for i := range colls {
 		mine, others := colls[i], colls[1-i]
-		index(mine, long)
-		index(others, short)
+		index(mine, long, func() {})
+		index(others, short, func() {})
 		check("in turn", "pears", 3)
-		index(&pausedStore{mine, func() { index(others, short) }}, long)
+		index(mine, long, func() { index(others, short, func() {}) })
 		check("a shorter one meanwhile", "figs", 5)
-		index(&pausedStore{mine, func() { index(others, long) }}, short)
+		index(mine, short, func() { index(others, long, func() {}) })
 		check("a longer one meanwhile", "pears", 3)
 	}
 }

@@ -12,9 +12,8 @@ import (
 // A Store keeps chunks: an Indexer adds them, a Pipeline searches them. A *db.Collection is one,
 // and a store.Adapter makes one of a collection of any store. For a store of one's own these three
 // methods suffice. What needs more says so, and takes it from the further methods of a
-// *db.Collection, where the store has them: SearchFused for MultiQuery, List for Expand, Apply or
-// else DeleteWhere for documents that an Indexer splits, Version for a Cache without a time to
-// live.
+// *db.Collection, where the store has them: SearchFused for MultiQuery, List for Expand,
+// DeleteWhere for documents that an Indexer splits, Version for a Cache without a time to live.
 type Store interface {
 	// Upsert writes documents, replacing those with the same ids, and returns the ids.
 	Upsert(ctx context.Context, docs ...db.Document) ([]string, error)
@@ -34,9 +33,6 @@ type (
 	}
 	conditionalDeleter interface {
 		DeleteWhere(ctx context.Context, where filter.Expr) (int, error)
-	}
-	applier interface {
-		Apply(ctx context.Context, b *db.Batch) error
 	}
 )
 
@@ -91,6 +87,5 @@ var (
 	_ fuser              = (*db.Collection)(nil)
 	_ lister             = (*db.Collection)(nil)
 	_ conditionalDeleter = (*db.Collection)(nil)
-	_ applier            = (*db.Collection)(nil)
 	_ versioned          = (*db.Collection)(nil)
 )
