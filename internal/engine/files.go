@@ -163,7 +163,7 @@ func (e *Engine) publish(v *Version) {
 	}
 }
 
-// HeadBytes returns about how much memory the batches take that no segment has yet.
+// HeadBytes returns the approximate memory of writes that are not in segments yet.
 func (e *Engine) HeadBytes() int64 {
 	e.commitMu.Lock()
 	defer e.commitMu.Unlock()

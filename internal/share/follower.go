@@ -271,8 +271,8 @@ const lateTime = 5 * time.Second
 
 // errDeciding is the error of a question that cannot be answered while a decision runs. The
 // decision may have asked it.
-var errDeciding = fmt.Errorf("it has waited for the function of a delete, which has run for %v: "+
-	"that may read, but ask nothing of other processes: %w", lateTime, context.DeadlineExceeded)
+var errDeciding = fmt.Errorf("it has waited for a delete to find its documents, for %v: "+
+	"the function of a delete may read, but ask nothing of other processes: %w", lateTime, context.DeadlineExceeded)
 
 // errUnanswered is the error of a write that the leader may or may not have applied.
 var errUnanswered = fmt.Errorf("%w: the leading process has not answered", engine.ErrUnknown)

@@ -9,8 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"reflect"
-	"strings"
 
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/store"
@@ -213,26 +211,35 @@ func open(ctx context.Context, schema store.Schema, to store.Store, name string,
 	return target, nil
 }
 
-// reserved begins the fields of Schema.Metadata that Vecbolt itself sets, such as the model that
-// embeds the texts.
-const reserved = "vecbolt:"
+// pin is the field of Schema.Metadata with the model that a collection embeds its texts by: see
+// vectorize.Field.
+const pin = "vecbolt:embedder"
+
+// modelOf returns what is known of the model of the vectors of a schema.
+func modelOf(s store.Schema) db.Lineage {
+	known := s.Lineage
+	if fields, ok := s.Metadata[pin].(map[string]any); ok {
+		if provider, ok := fields["provider"].(string); ok {
+			known.Provider = provider
+		}
+		if model, ok := fields["model"].(string); ok {
+			known.Model = model
+		}
+	}
+	return known
+}
 
 // sameModel returns an error that matches db.ErrSchema if a collection is for another model.
-func sameModel(name string, have, want store.Schema) error {
+func sameModel(name string, target, source store.Schema) error {
+	have, want := modelOf(target), modelOf(source)
 	for _, f := range []struct{ name, have, want string }{
-		{"provider", have.Lineage.Provider, want.Lineage.Provider},
-		{"model", have.Lineage.Model, want.Lineage.Model},
-		{"chunker", have.Lineage.Chunker, want.Lineage.Chunker},
+		{"provider", have.Provider, want.Provider},
+		{"model", have.Model, want.Model},
+		{"chunker", have.Chunker, want.Chunker},
 	} {
 		if f.have != "" && f.want != "" && f.have != f.want {
 			return fmt.Errorf("%w: collection %q has %s %q, the source has %q", db.ErrSchema,
 				name, f.name, f.have, f.want)
-		}
-	}
-	for field, value := range have.Metadata {
-		if strings.HasPrefix(field, reserved) && !reflect.DeepEqual(value, want.Metadata[field]) {
-			return fmt.Errorf("%w: collection %q has %q %v, the source has %v", db.ErrSchema, name, field, value,
-				want.Metadata[field])
 		}
 	}
 	return nil
