@@ -101,6 +101,7 @@ func (s *Search) raiseFloor(ctx context.Context, w floorWalk) error {
 	if memory.scored, err = p.score(ctx, part, w.part, rows, memory.scored[:0]); err != nil {
 		return err
 	}
+	memory.scored = p.best(memory.scored)
 	if len(memory.scored) >= p.Need {
 		p.floor = max(p.floor, memory.scored[p.Need-1].Upper)
 	}

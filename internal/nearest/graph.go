@@ -392,11 +392,48 @@ func (s *Search) searchGraph(ctx context.Context, j *graphJob, memory *graphScra
 				part.Segment.ReadAhead(int(row))
 			}
 		}
-		j.found, err = p.score(ctx, part, i, rows, j.found)
-		return err
+		if j.found, err = p.score(ctx, part, i, rows, j.found); err != nil {
+			return err
+		}
+		if inOrder(j.found) {
+			j.found = p.best(j.found)
+			return nil
+		}
+		if p.EF > 0 { // see above
+			j.found, p.Parts[i].plan.recall = p.best(j.found), 0
+			if s.Trace != nil {
+				p.Parts[i].reason += "; its codes do not tell the rows found apart, so no recall is known"
+			}
+			return nil
+		}
+		j.found = j.found[:0]
+		s.follow(j, "its codes do not tell the rows found apart", "a scan of the part")
 	}
 	p.Parts[i].plan = graphPlan{}
 	return nil
+}
+
+// Parameters of inOrder.
+const (
+	leastJudged  = 16   // rows
+	leastInOrder = 0.97 // of the pairs
+)
+
+// inOrder reports whether rows that a graph found, in the order of their distances by codes, have
+// true scores in nearly the same order: it compares each row of the nearer half with one of the
+// farther half. Otherwise the query has nearly the same score with all rows near it. Codes do not
+// tell these apart, and a walk finds any of them.
+func inOrder(found []topk.Candidate) bool {
+	half, n := len(found)/2, 0
+	if len(found) < leastJudged {
+		return true
+	}
+	for i, c := range found[:half] {
+		if c.Upper >= found[half+i].Upper {
+			n++
+		}
+	}
+	return float64(n) >= leastInOrder*float64(half)
 }
 
 // follow adds the next search of a part to what Explain says of it, and the cause. Callers that
@@ -506,9 +543,7 @@ func (s *Search) searchLonger(
 	return rows, all, err
 }
 
-// score computes the true scores of rows of a part and returns the p.Need best and those that tie
-// with the last of these, best first, in the memory of found. Rows that tie compete by id: else an
-// answer for more hits, as for a later page, would choose others of equal rows.
+// score appends rows of a part with their true scores to found.
 func (p *Probe) score(
 	ctx context.Context, part *engine.Part, at int, rows []uint32, found []topk.Candidate,
 ) ([]topk.Candidate, error) {
@@ -532,6 +567,13 @@ func (p *Probe) score(
 		}
 		found = append(found, topk.Candidate{Upper: p.Scorer.ScoreAhead(vec, next), Part: int32(at), Row: int32(row)})
 	}
+	return found, nil
+}
+
+// best returns the p.Need best of rows with true scores and those that tie with the last of these,
+// best first, in the same memory. Rows that tie compete by id: else an answer for more hits, as for
+// a later page, would choose others of equal rows.
+func (p *Probe) best(found []topk.Candidate) []topk.Candidate {
 	slices.SortFunc(found, func(a, b topk.Candidate) int {
 		if a.Upper != b.Upper {
 			return cmp.Compare(b.Upper, a.Upper)
@@ -542,7 +584,7 @@ func (p *Probe) score(
 	for n > 0 && n < len(found) && found[n].Upper == found[n-1].Upper {
 		n++
 	}
-	return found[:n], nil
+	return found[:n]
 }
 
 // UsesGraphs reports whether the probe searched a graph.
