@@ -245,7 +245,7 @@ func (e *pausedEmbedder) EmbedBatch(ctx context.Context, texts []string) ([][]fl
 	return e.Embedder.EmbedBatch(ctx, texts)
 }
 
-// A taggedStore adds a tenant to what it writes and deletes.
+// A taggedStore writes documents with a tenant, and deletes only documents of this tenant.
 type taggedStore struct{ *db.Collection }
 
 func (s taggedStore) Upsert(ctx context.Context, docs ...db.Document) ([]string, error) {

@@ -286,7 +286,7 @@ func TestMemoryAtOnce(t *testing.T) {
 	<-done
 	s.must(200, "POST", "/collections/c/documents", body)
 
-	// A short body that is large once it is decoded counts as what it becomes.
+	// The decoded size of a body is reserved, not its length.
 	objects := `{"documents":[{"id":"x","embedding":[1,1],"metadata":{"a":{"b":{"c":{"d":{"e":{"f":1}}}}}}}]}`
 	if a := s.ask("POST", "/collections/c/documents", objects); a.status != 413 || !strings.Contains(a.body, "bytes of memory, the limit is 2000") {
 		t.Errorf("nested objects: %d %s", a.status, a.body)
@@ -423,7 +423,7 @@ func TestClosedDatabase(t *testing.T) {
 	}
 }
 
-// A line of an import counts as what it becomes when it is decoded, before that.
+// The decoded size of a line of an import is reserved before the line is decoded.
 func TestMemoryOfImports(t *testing.T) {
 	s := hostile(t, &server.Options{Limits: server.Limits{Body: 400_000, Memory: 1}}) // 800,000 bytes for one request
 	line := func(id, value string) string {

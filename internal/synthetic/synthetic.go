@@ -15,7 +15,7 @@ import (
 	"github.com/vecbolt/vecbolt/segment/codes"
 )
 
-// Rows are what queries are made from, and how.
+// Rows are the rows that queries are made from, and how they are made.
 type Rows struct {
 	Metric   fileformat.Metric
 	Len, Dim int // at least 1

@@ -281,7 +281,7 @@ func TestNestedMarkdown(t *testing.T) {
 	}
 }
 
-// TestTitles: what a line is drawn under is a heading only if it is short and no table.
+// TestTitles: underlined text is a heading only if it is short and no table.
 func TestTitles(t *testing.T) {
 	for body, want := range map[string]string{
 		"Title\n---\n": "T › Title", "A title of\ntwo lines\n===\n": "A title of\ntwo lines", "a | b\n---\n": "T › a | b",

@@ -160,10 +160,6 @@ func weight(v any) int64 {
 		for _, e := range v {
 			n += 8 + weight(e) // in memory, an element has a box
 		}
-	case map[string]any:
-		for key, e := range v {
-			n += int64(len(key)) + weight(e)
-		}
 	}
 	return n
 }

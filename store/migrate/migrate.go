@@ -215,7 +215,8 @@ func open(ctx context.Context, schema store.Schema, to store.Store, name string,
 // vectorize.Field.
 const pin = "vecbolt:embedder"
 
-// modelOf returns what is known of the model of the vectors of a schema.
+// modelOf returns the lineage of a collection, with the provider and the model of its pin. Fields
+// that nobody has named are empty.
 func modelOf(s store.Schema) db.Lineage {
 	known := s.Lineage
 	if fields, ok := s.Metadata[pin].(map[string]any); ok {

@@ -149,7 +149,7 @@ func TestImportKilled(t *testing.T) {
 	}
 }
 
-// Metadata counts in what an import reads before it makes a collection.
+// The bytes that an import reads before it makes a collection include metadata.
 func TestImportBeginsWithFewBytes(t *testing.T) {
 	list := make([]any, 100_000) // 2.4 MB in memory
 	read := 0
