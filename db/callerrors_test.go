@@ -68,8 +68,18 @@ func TestErrorsNameTheCallOnce(t *testing.T) {
 		"measure recall": func(c *Collection) error { _, err := c.MeasureRecall(ctx, RecallTest{}); return err },
 		"get":            func(c *Collection) error { _, err := c.Get(ctx, "a", Everything); return err },
 		"get, many":      func(c *Collection) error { _, err := c.GetMany(ctx, []string{"a"}, Everything); return err },
-		"list":           func(c *Collection) error { _, err := c.List(ctx, ListQuery{}); return err },
-		"count":          func(c *Collection) error { _, err := c.Count(ctx, nil); return err },
+		"get, sequence": func(c *Collection) (err error) {
+			for _, err = range c.GetSeq(ctx, []string{"a"}, Everything) {
+			}
+			return err
+		},
+		"list": func(c *Collection) error { _, err := c.List(ctx, ListQuery{}); return err },
+		"list, sequence": func(c *Collection) (err error) {
+			for _, err = range c.ListSeq(ctx, ListQuery{}) {
+			}
+			return err
+		},
+		"count": func(c *Collection) error { _, err := c.Count(ctx, nil); return err },
 		"read": func(c *Collection) (err error) {
 			for _, err = range c.All(ctx, nil, Everything) {
 			}

@@ -76,6 +76,22 @@ func TestReadsEndWithTheirContext(t *testing.T) {
 			_, err := c.GetMany(ctx, []string{"00001", "00002", "02999"}, db.Everything)
 			return err
 		}, 1000},
+		{"get, sequence", func(ctx context.Context) error {
+			for _, err := range c.GetSeq(ctx, []string{"00001", "00002", "02999"}, db.Everything) {
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		}, 1000},
+		{"list, sequence", func(ctx context.Context) error {
+			for _, err := range c.ListSeq(ctx, db.ListQuery{Where: filter.Gt("n", 5)}) {
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		}, 300},
 		{"all", func(ctx context.Context) error {
 			for _, err := range c.All(ctx, filter.Gt("n", 5), db.Everything) {
 				if err != nil {

@@ -840,6 +840,19 @@ func dump(t testing.TB, c *Collection) map[string]Document {
 		want = append(want, id)
 	}
 	slices.Sort(want)
+	i := 0
+	for d, err := range c.ListSeq(ctx, ListQuery{Select: Everything}) {
+		if err != nil || i == len(want) || d.ID != want[i] {
+			t.Fatalf("ListSeq: document %d of %d is %v, error %v", i, len(want), d, err)
+		}
+		if diff := cmp.Diff(all[d.ID], *d); diff != "" {
+			t.Fatalf("ListSeq differs from All: %s", diff)
+		}
+		i++
+	}
+	if i != len(want) {
+		t.Fatalf("ListSeq yields %d of %d documents", i, len(want))
+	}
 	if !slices.Equal(listed, want) {
 		t.Fatalf("List gives %d ids, All %d", len(listed), len(want))
 	}
@@ -854,6 +867,19 @@ func dump(t testing.TB, c *Collection) map[string]Document {
 		if diff := cmp.Diff(all[d.ID], *d); diff != "" {
 			t.Fatalf("GetMany differs from All: %s", diff)
 		}
+	}
+	i = 0
+	for d, err := range c.GetSeq(ctx, want, Everything) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(docs[i], d); diff != "" {
+			t.Fatalf("GetSeq differs from GetMany: %s", diff)
+		}
+		i++
+	}
+	if i != len(want) {
+		t.Fatalf("GetSeq yields %d of %d documents", i, len(want))
 	}
 	return all
 }

@@ -2,12 +2,10 @@ package db
 
 import (
 	"context"
-	"slices"
 
 	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/internal/match"
-	"github.com/vecbolt/vecbolt/internal/meta"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
@@ -99,29 +97,24 @@ func (c *Collection) DeleteIf(ctx context.Context, ids []string, limit int,
 	return c.deleteIDs(ctx, func(g *engine.Group, v *engine.View) (chosen []string, err error) {
 		defer c.db.engine.Within("DeleteIf")()
 		seen := make(map[string]bool, len(ids))
-		for part := range slices.Chunk(ids, docsPerTx) {
-			docs := make([]*Document, len(part))
-			err := g.Base.Read(func(tx *meta.Tx) error {
-				return documentsByID(ctx, g.Base, v, tx, part, WithText|WithMetadata, docs)
-			})
+		i := -1
+		for d, err := range inParts(ctx, g.Base, v, ids, WithText|WithMetadata, g.Base.Read) {
 			if err != nil {
 				return nil, err
 			}
-			for i, d := range docs {
-				if d == nil || seen[part[i]] {
-					continue
-				}
-				seen[part[i]] = true
-				deletes, err := decided("DeleteIf", d, del)
-				if err != nil {
-					return nil, err
-				}
-				if deletes {
-					chosen = append(chosen, part[i])
-				}
-				if limit > 0 && len(chosen) == limit {
-					return chosen, nil
-				}
+			if i++; d == nil || seen[ids[i]] {
+				continue
+			}
+			seen[ids[i]] = true
+			deletes, err := decided("DeleteIf", d, del)
+			if err != nil {
+				return nil, err
+			}
+			if deletes {
+				chosen = append(chosen, ids[i])
+			}
+			if limit > 0 && len(chosen) == limit {
+				break
 			}
 		}
 		return chosen, nil

@@ -54,6 +54,12 @@ func everything(next func() context.Context, vdb *DB, copied string) map[string]
 		note("list", err)
 		_, err = c.Count(next(), filter.Lt("i", 9))
 		note("count", err)
+		for _, err := range c.GetSeq(next(), []string{"id 1", "none", "id 2"}, Everything) {
+			note("get sequence", err)
+		}
+		for _, err := range c.ListSeq(next(), ListQuery{Where: filter.Ne("lang", "go"), Select: Everything}) {
+			note("list sequence", err)
+		}
 		for _, err := range c.All(next(), filter.Exists("i"), Everything) {
 			note("all", err)
 		}

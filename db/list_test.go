@@ -2,7 +2,9 @@ package db
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -121,5 +123,65 @@ func BenchmarkListFew(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// TestListSeq compares ListSeq with the pages of List, for filters, offsets and limits around the
+// lengths of its pages: in the newest version and in a snapshot that is older than the tree of ids.
+func TestListSeq(t *testing.T) {
+	vdb := open(t, t.TempDir(), &Options{Compaction: Manual})
+	const n = 5000
+	c := sparse(t, vdb, n)
+	snap, err := vdb.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer snap.Close()
+	if _, err := c.DeleteWhere(t.Context(), filter.Eq("few", true)); err != nil {
+		t.Fatal(err)
+	}
+	if err := vdb.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	old, err := snap.Of(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]*Collection{"newest": c, "snapshot": old} {
+		for _, where := range []filter.Expr{nil, filter.Eq("late", true), filter.Eq("few", true)} {
+			page, err := c.List(t.Context(), ListQuery{Where: where, Limit: n, Select: IDsOnly})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := page.IDs()
+			for _, q := range []ListQuery{{}, {Limit: 1}, {Limit: 1023, Offset: 1}, {Limit: 1024}, {Limit: 1025}, {Limit: 3072, Offset: 2},
+				{Limit: math.MaxInt, Offset: n - 1}, {Offset: n}, {After: fmt.Sprintf("%07d", n-500), Offset: 3}} {
+				q.Where, q.Select = where, IDsOnly
+				from, _ := slices.BinarySearch(want, q.After+"\x00")
+				part := want[min(from+q.Offset, len(want)):]
+				part = part[:min(cmp.Or(q.Limit, n), len(part))]
+				got := []string{}
+				for d, err := range c.ListSeq(t.Context(), q) {
+					if err != nil {
+						t.Fatal(err)
+					}
+					got = append(got, d.ID)
+				}
+				if diff := gocmp.Diff(part, got); diff != "" {
+					t.Fatalf("%s, %v, limit %d, offset %d, after %q: %s", name, where, q.Limit, q.Offset, q.After, diff)
+				}
+			}
+		}
+	}
+	for _, err := range c.ListSeq(t.Context(), ListQuery{Limit: -1}) {
+		if !errors.Is(err, ErrInvalid) {
+			t.Errorf("a limit of -1: %v", err)
+		}
+	}
+	for range c.ListSeq(t.Context(), ListQuery{}) { // Close does not wait for a loop
+		if err := vdb.Close(); err != nil {
+			t.Fatal(err)
+		}
+		break
 	}
 }

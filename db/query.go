@@ -138,6 +138,15 @@ type Result struct {
 	Plan string `json:"plan"`
 }
 
+// IDs returns the ids of the hits, in order.
+func (r *Result) IDs() []string {
+	ids := make([]string, len(r.Hits))
+	for i := range r.Hits {
+		ids[i] = r.Hits[i].ID
+	}
+	return ids
+}
+
 // resolve returns q as the search takes it.
 func (q *Query) resolve() (r query.Query, err error) {
 	if q.Snippet < 0 || q.Snippet > MaxTextLen {

@@ -225,17 +225,18 @@ func (im *importer) compare(ctx context.Context, docs []*ImportedDocument) ([]*c
 	if err := im.c.DB().Barrier(ctx); err != nil {
 		return nil, r, err
 	}
-	stored, err := im.c.GetMany(ctx, ids, db.Everything)
-	if err != nil {
-		return nil, r, err
-	}
 	changes := make([]*change, 0, len(docs))
 	last := make(map[string]*change, len(docs)) // of each id
-	for i, doc := range docs {
+	i := -1
+	for old, err := range im.c.GetSeq(ctx, ids, db.Everything) {
+		if err != nil {
+			return nil, r, err
+		}
+		i++
+		doc, earlier := docs[i], last[ids[i]]
 		if im.opts.Vectors != nil && len(doc.Document.Vector) == 0 {
 			doc.Carries &^= db.WithVector // a vector to be made
 		}
-		old, earlier := stored[i], last[ids[i]]
 		if earlier != nil {
 			old = &earlier.doc
 		}

@@ -418,12 +418,19 @@ func unavailable(info db.CollectionInfo) error {
 		model.Provider, model.Model)
 }
 
-// answer runs a query and returns its hits.
+// answer runs a query and returns its hits. It reads their documents one by one, because each may
+// have a text of 16 MiB.
 func (s *service) answer(ctx context.Context, c *db.Collection, q db.Query, ranking string, maxText *whole) (*hits, error) {
 	a := newAllowance(maxText)
 	if q.Text != "" {
 		q.Snippet = a.text
 	}
+	c, end, err := s.frozen(c)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	q.Select = db.IDsOnly
 	r, err := c.Search(ctx, q)
 	if err != nil {
 		return nil, err
@@ -432,16 +439,19 @@ func (s *service) answer(ctx context.Context, c *db.Collection, q db.Query, rank
 	if !r.Exact {
 		out.Usual, out.Poor = r.UsualRecall, r.Poor
 	}
-	for i := range r.Hits {
-		h, passage := &r.Hits[i], ""
-		if h.Snippet != nil {
-			passage = h.Snippet.Text
-		}
-		d, err := a.document(&h.Document, &h.Score, passage)
+	for d, err := range c.GetSeq(ctx, r.IDs(), 0) { // all are there: the collection is frozen
 		if err != nil {
 			return nil, err
 		}
-		out.Hits = append(out.Hits, d)
+		h, passage := &r.Hits[len(out.Hits)], ""
+		if h.Snippet != nil {
+			passage = h.Snippet.Text
+		}
+		part, err := a.document(d, &h.Score, passage)
+		if err != nil {
+			return nil, err
+		}
+		out.Hits = append(out.Hits, part)
 	}
 	return out, nil
 }
@@ -509,11 +519,6 @@ func (s *service) get(ctx context.Context, in getArgs) (*documents, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, end, err := s.frozen(c)
-	if err != nil {
-		return nil, err
-	}
-	defer end()
 	out := &documents{}
 	out.Documents, out.Missing, err = newAllowance(in.MaxText).read(ctx, c, in.IDs)
 	return out, err
@@ -534,27 +539,23 @@ func (s *service) frozen(c *db.Collection) (*db.Collection, func(), error) {
 	return then, end, err
 }
 
-// read returns the parts of documents that fit into the answer, and the ids without a document. It
-// reads a few at a time: each may have a text of 16 MiB.
+// read returns the parts of documents that fit into the answer, and the ids without a document.
 func (a *allowance) read(ctx context.Context, c *db.Collection, ids []string) (docs []document, missing []string, err error) {
-	const together = 16
 	docs = []document{}
-	for some := range slices.Chunk(ids, together) {
-		whole, err := c.GetMany(ctx, some, 0)
+	i := -1
+	for d, err := range c.GetSeq(ctx, ids, 0) {
 		if err != nil {
 			return nil, nil, err
 		}
-		for i, d := range whole {
-			if d == nil {
-				missing = append(missing, some[i])
-				continue
-			}
-			part, err := a.document(d, nil, "")
-			if err != nil {
-				return nil, nil, err
-			}
-			docs = append(docs, part)
+		if i++; d == nil {
+			missing = append(missing, ids[i])
+			continue
 		}
+		part, err := a.document(d, nil, "")
+		if err != nil {
+			return nil, nil, err
+		}
+		docs = append(docs, part)
 	}
 	return docs, missing, nil
 }
@@ -594,12 +595,8 @@ func (s *service) list(ctx context.Context, in listArgs) (*page, error) {
 	if err != nil {
 		return nil, err
 	}
-	ids := make([]string, len(p.Documents))
-	for i, d := range p.Documents {
-		ids[i] = d.ID
-	}
 	out := &page{Total: p.Total, Next: p.Next}
-	out.Documents, _, err = newAllowance(in.MaxText).read(ctx, c, ids)
+	out.Documents, _, err = newAllowance(in.MaxText).read(ctx, c, p.IDs())
 	return out, err
 }
 

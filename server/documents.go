@@ -279,10 +279,7 @@ func (s *Server) listDocuments(w http.ResponseWriter, r *http.Request) error {
 // answerPage answers with the documents of a list of ids.
 func (s *Server) answerPage(w http.ResponseWriter, r *http.Request, c *db.Collection, found *db.Page,
 	parts db.Select) error {
-	ids := make([]string, len(found.Documents))
-	for i, d := range found.Documents {
-		ids[i] = d.ID
-	}
+	ids := found.IDs()
 	p := &page{server: s, w: w, buf: []byte(`{"documents":[`)}
 	err := each(r.Context(), c, ids, parts, func(i int, d *db.Document) (err error) {
 		if d == nil { // cannot happen: both reads use one snapshot

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/vecbolt/vecbolt/db"
@@ -11,8 +10,8 @@ import (
 )
 
 const (
-	// together is the number of documents read at a time. It bounds the memory of an answer of any
-	// length.
+	// together is how many documents a search may read at once. Those of more hits are read one by
+	// one, which bounds the memory of an answer of any length.
 	together = 16
 	// held is the number of bytes that are buffered before sending starts. A shorter answer is sent
 	// as a whole, with its length.
@@ -86,20 +85,14 @@ func (s *Server) frozen(r *http.Request) (*db.Collection, func(), error) {
 func each(ctx context.Context, c *db.Collection, ids []string, parts db.Select,
 	fn func(i int, d *db.Document) error) error {
 	i := 0
-	for some := range slices.Chunk(ids, together) {
-		if err := ctx.Err(); err != nil {
-			return err
+	for d, err := range c.GetSeq(ctx, ids, parts) {
+		if err == nil {
+			err = fn(i, d)
 		}
-		docs, err := c.GetMany(ctx, some, parts)
 		if err != nil {
 			return err
 		}
-		for _, d := range docs {
-			if err := fn(i, d); err != nil {
-				return err
-			}
-			i++
-		}
+		i++
 	}
 	return nil
 }

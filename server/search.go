@@ -373,10 +373,7 @@ func (a *searchRequest) append(ctx context.Context, i int, res *db.Result) (err 
 		}
 	} else {
 		q.Select = a.parts[i]
-		ids := make([]string, len(res.Hits))
-		for j := range res.Hits {
-			ids[j] = res.Hits[j].ID
-		}
+		ids := res.IDs()
 		err := each(ctx, a.c, ids, q.Select, func(j int, d *db.Document) error {
 			if d == nil { // cannot happen: both reads use one snapshot
 				return fmt.Errorf("%w: document %q of a hit", db.ErrCorrupt, ids[j])

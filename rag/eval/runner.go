@@ -129,13 +129,9 @@ func (q Qrels) Known(ctx context.Context, colls ...*db.Collection) error {
 	}
 	err := fmt.Errorf("%w: judged are %d ids such as %.100q", ErrNotJudged, len(ids), ids[0])
 	for _, coll := range colls {
-		for group := range slices.Chunk(ids, 1000) {
-			docs, err := coll.GetMany(ctx, group, db.IDsOnly)
-			if err != nil {
+		for d, err := range coll.GetSeq(ctx, ids, db.IDsOnly) {
+			if err != nil || d != nil {
 				return err
-			}
-			if slices.ContainsFunc(docs, func(d *db.Document) bool { return d != nil }) {
-				return nil
 			}
 		}
 		info, failed := coll.Info()
@@ -327,15 +323,12 @@ func (s *Searcher) reached(ctx context.Context, ids []string) (map[string]bool, 
 		return nil, err
 	}
 	text := info.Schema.Text
-	for group := range slices.Chunk(ids, 256) {
-		docs, err := s.coll.GetMany(ctx, group, db.Everything)
+	for d, err := range s.coll.GetSeq(ctx, ids, db.Everything) {
 		if err != nil {
 			return nil, err
 		}
-		for i, d := range docs {
-			if d != nil {
-				reached[group[i]] = s.legs&Vector != 0 && len(d.Vector) > 0 || s.legs&Text != 0 && hasText(d, text)
-			}
+		if d != nil {
+			reached[d.ID] = s.legs&Vector != 0 && len(d.Vector) > 0 || s.legs&Text != 0 && hasText(d, text)
 		}
 	}
 	return reached, nil

@@ -463,11 +463,7 @@ func (l *learner) portion(old *reader, after string) (last string, more bool, er
 	if err != nil {
 		return "", false, err
 	}
-	ids := make([]string, len(page.Documents))
-	for i, d := range page.Documents {
-		ids[i] = d.ID
-	}
-	staged, err := l.files.GetMany(l.ctx, ids, db.WithMetadata)
+	staged, err := l.files.GetMany(l.ctx, page.IDs(), db.WithMetadata)
 	if err != nil {
 		return "", false, err
 	}

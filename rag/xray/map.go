@@ -43,18 +43,15 @@ func (x *inspection) draw() error {
 	}
 	m.Field = x.Color
 	values := make([]any, 0, len(ids))
-	for group := range slices.Chunk(ids, 1024) {
-		docs, err := x.coll.GetMany(x.ctx, group, db.WithMetadata)
+	for d, err := range x.coll.GetSeq(x.ctx, ids, db.WithMetadata) {
 		if err != nil {
 			return err
 		}
-		for _, d := range docs {
-			var v any
-			if d != nil {
-				v, _ = filter.Lookup(d.Metadata, x.Color)
-			}
-			values = append(values, v)
+		var v any
+		if d != nil {
+			v, _ = filter.Lookup(d.Metadata, x.Color)
 		}
+		values = append(values, v)
 	}
 	for i, label := range m.label(values) {
 		m.Points[i].Label = label

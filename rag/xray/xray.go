@@ -272,15 +272,12 @@ func (x *inspection) addTexts() error {
 	for _, p := range r.Map.Points {
 		name(p.ID)
 	}
-	for group := range slices.Chunk(ids, 1024) {
-		docs, err := x.coll.GetMany(x.ctx, group, db.WithText)
+	for d, err := range x.coll.GetSeq(x.ctx, ids, db.WithText) {
 		if err != nil {
 			return err
 		}
-		for _, d := range docs {
-			if d != nil && d.Text != "" {
-				r.Texts[d.ID] = shorten(d.Text)
-			}
+		if d != nil && d.Text != "" {
+			r.Texts[d.ID] = shorten(d.Text)
 		}
 	}
 	return nil

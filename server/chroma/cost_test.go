@@ -190,7 +190,7 @@ func TestFewDocumentsAtATime(t *testing.T) {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		seen := 0
-		for d, err := range documents(t.Context(), coll, tt.ids, tt.cond, "", tt.want) {
+		for d, err := range documents(t.Context(), coll, tt.ids, tt.cond, window{}, tt.want) {
 			if err != nil || d.ID != ids[seen] || len(d.Text) != size {
 				t.Fatalf("%s: %v, %v", tt.what, d, err)
 			}
@@ -199,7 +199,7 @@ func TestFewDocumentsAtATime(t *testing.T) {
 			}
 			seen++
 		}
-		if read := (after.TotalAlloc - before.TotalAlloc) / size; seen != n || read > 2*together {
+		if read := (after.TotalAlloc - before.TotalAlloc) / size; seen != n || read > n/2 {
 			t.Errorf("%s: %d documents, %d of them read for the first", tt.what, seen, read)
 		}
 	}

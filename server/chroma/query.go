@@ -109,17 +109,16 @@ func (a *API) query(ctx context.Context, r *request) (any, error) {
 	left := a.allowance(ctx)
 	for _, hits := range found {
 		row := newColumns(parts)
-		for i := range hits {
-			if err := a.load(ctx, c, hits[i:], parts.selection(), i); err != nil {
+		for d, err := range c.GetSeq(ctx, idsOfHits(hits), parts.selection()) { // of a frozen collection
+			if err != nil {
 				return nil, err
 			}
 			if parts.distances {
-				row.Distances = append(row.Distances, distance(info.Schema.Metric, hits[i].Score))
+				row.Distances = append(row.Distances, distance(info.Schema.Metric, hits[len(row.IDs)].Score))
 			}
-			if err := row.add(&hits[i].Document, parts, left); err != nil {
+			if err := row.add(d, parts, left); err != nil {
 				return nil, err
 			}
-			hits[i].Document = db.Document{}
 		}
 		out.add(row, parts)
 	}
@@ -145,21 +144,12 @@ func queryVectors(embeddings []json.RawMessage, dim int) ([][]float32, error) {
 	return vectors, nil
 }
 
-// load reads the documents of the next hits if call is a multiple of together.
-func (a *API) load(ctx context.Context, c *db.Collection, hits []db.Hit, want db.Select, call int) error {
-	if call%together != 0 {
-		return nil
-	}
-	hits = hits[:min(together, len(hits))]
+func idsOfHits(hits []db.Hit) []string {
 	ids := make([]string, len(hits))
 	for i := range hits {
 		ids[i] = hits[i].ID
 	}
-	docs, err := c.GetMany(ctx, ids, want)
-	for i, d := range docs {
-		hits[i].Document = *d // it is there: the collection is frozen
-	}
-	return err
+	return ids
 }
 
 // find returns the best n documents for each vector, by their ids.
@@ -193,22 +183,20 @@ func (a *API) find(ctx context.Context, c *db.Collection, ids []string, cond *co
 		for i, r := range results {
 			hits := r.Hits
 			if !cond.plain() {
-				kept := hits[:0]
-				for j := range hits {
-					if err := a.load(ctx, c, hits[j:], db.WithText|db.WithMetadata, j); err != nil {
+				kept, j := hits[:0], 0
+				for d, err := range c.GetSeq(ctx, idsOfHits(hits), db.WithText|db.WithMetadata) {
+					if err != nil {
 						return nil, err
 					}
-					h := hits[j]
-					hits[j].Document = db.Document{}
-					matches, err := cond.match(&h.Document)
+					matches, err := cond.match(d)
 					if err != nil {
 						return nil, err
 					}
 					if matches {
-						kept = append(kept, db.Hit{Document: db.Document{ID: h.ID}, Score: h.Score})
+						kept = append(kept, hits[j])
 					}
+					j++
 				}
-				clear(hits[len(kept):])
 				hits = kept
 				enough = enough && (len(hits) >= n || r.Matched <= k)
 			}
@@ -237,7 +225,7 @@ func (a *API) scan(ctx context.Context, c *db.Collection, ids []string, cond *co
 			best[i] = best[i][:n]
 		}
 	}
-	for d, err := range documents(ctx, c, ids, cond, "", db.WithVector) {
+	for d, err := range documents(ctx, c, ids, cond, window{}, db.WithVector) {
 		if err != nil {
 			return nil, err
 		}

@@ -31,72 +31,38 @@ func (a *API) count(ctx context.Context, r *request) (any, error) {
 	return c.Count(ctx, nil)
 }
 
-// together is the number of documents read at a time: each may have a text of 16 MiB, and an answer
-// that is too large is refused before all of it is in memory.
-const together = 16
+// A window is a part of the documents that the database lists. The zero value has all.
+type window struct{ offset, limit int }
 
 // documents yields the documents that have one of the ids and meet the condition, in the order of
-// ids. If ids is nil, it yields all documents after the id after, in order of id.
-func documents(ctx context.Context, c *db.Collection, ids []string, cond *condition, after string,
+// ids. If ids is nil, it yields those in the window that meet it, in order of id: the database
+// lists what meets the part of the condition that it can evaluate.
+func documents(ctx context.Context, c *db.Collection, ids []string, cond *condition, w window,
 	want db.Select) iter.Seq2[*db.Document, error] {
-	const pageSize = 500 // ids
 	allMatch := cond.expr == nil || ids == nil && cond.plain()
 	if !allMatch {
 		want |= db.WithText | db.WithMetadata
 		want &^= db.IDsOnly
 	}
+	all := c.GetSeq(ctx, ids, want)
+	if ids == nil {
+		all = c.ListSeq(ctx, db.ListQuery{Where: cond.native(), Offset: w.offset, Limit: w.limit, Select: want})
+	}
 	return func(yield func(*db.Document, error) bool) {
-		// pass yields the documents that match, and reports whether the caller wants more.
-		pass := func(ids []string) bool {
-			for part := range slices.Chunk(ids, together) {
-				docs, err := c.GetMany(ctx, part, want)
-				if err != nil {
-					yield(nil, err)
-					return false
-				}
-				for _, d := range docs {
-					if d == nil {
-						continue
-					}
-					matches, err := allMatch, error(nil)
-					if !matches {
-						matches, err = cond.match(d)
-					}
-					if err != nil {
-						yield(nil, err)
-						return false
-					}
-					if matches && !yield(d, nil) {
-						return false
-					}
-				}
+		for d, err := range all {
+			matches := allMatch
+			if err == nil && d != nil && !allMatch {
+				matches, err = cond.match(d)
 			}
-			return true
-		}
-		if ids != nil {
-			pass(ids)
-			return
-		}
-		for q := (db.ListQuery{Where: cond.native(), After: after, Limit: pageSize, Select: db.IDsOnly}); ; {
-			page, err := c.List(ctx, q)
 			if err != nil {
 				yield(nil, err)
 				return
 			}
-			if !pass(idsOf(page.Documents)) || page.Next == "" {
+			if d != nil && matches && !yield(d, nil) {
 				return
 			}
-			q.After = page.Next
 		}
 	}
-}
-
-func idsOf(docs []*db.Document) []string {
-	ids := make([]string, len(docs))
-	for i, d := range docs {
-		ids[i] = d.ID
-	}
-	return ids
 }
 
 // question reads the body of a request that selects documents.
@@ -171,7 +137,7 @@ func (a *API) delete(ctx context.Context, r *request) (any, error) {
 	}
 	ids := in.IDs
 	if ids == nil { // the first that match, which may change until they are deleted
-		for d, err := range documents(ctx, c, nil, cond, "", db.IDsOnly) {
+		for d, err := range documents(ctx, c, nil, cond, window{}, db.IDsOnly) {
 			if err != nil {
 				return nil, err
 			}
@@ -216,18 +182,14 @@ func (a *API) get(ctx context.Context, r *request) (any, error) {
 	if in.Offset != nil {
 		skip = *in.Offset
 	}
-	after := ""
-	if skip > 0 && in.IDs == nil && cond.plain() { // the database skips faster
-		page, err := c.List(ctx, db.ListQuery{Where: cond.expr, Offset: skip - 1, Limit: 1, Select: db.IDsOnly})
-		if err != nil {
-			return nil, err
-		}
-		if page.Next == "" {
-			return out, nil
-		}
-		skip, after = 0, page.Next
+	if limit == 0 {
+		return out, nil
 	}
-	for d, err := range documents(ctx, c, in.IDs, cond, after, parts.selection()) {
+	var some window
+	if in.IDs == nil && cond.plain() { // the database skips faster
+		some, skip = window{skip, limit}, 0
+	}
+	for d, err := range documents(ctx, c, in.IDs, cond, some, parts.selection()) {
 		if err != nil {
 			return nil, err
 		}

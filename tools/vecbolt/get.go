@@ -37,13 +37,13 @@ func (c *getCmd) Help() string {
 func (c *getCmd) Run(ctx context.Context, t *tool) error {
 	return c.read(func(coll *db.Collection) error {
 		var missing []string
-		docs, err := coll.GetMany(ctx, c.IDs, c.selection())
-		if err != nil {
-			return err
-		}
 		shown := map[string]bool{}
-		for i, d := range docs {
-			if d == nil {
+		i := -1
+		for d, err := range coll.GetSeq(ctx, c.IDs, c.selection()) {
+			if err != nil {
+				return err
+			}
+			if i++; d == nil {
 				missing = append(missing, fmt.Sprintf("%q", c.IDs[i]))
 				continue
 			}
@@ -53,20 +53,17 @@ func (c *getCmd) Run(ctx context.Context, t *tool) error {
 			}
 		}
 		if c.Where.Expr != nil {
-			err := eachPage(ctx, coll, db.ListQuery{Where: c.Where.Expr, Select: c.selection()},
-				func(page []*db.Document) error {
-					for _, d := range page {
-						if shown[d.ID] {
-							continue
-						}
-						if err := t.document(d, c.parts); err != nil {
-							return err
-						}
-					}
-					return nil
-				})
-			if err != nil {
-				return err
+			q := db.ListQuery{Where: c.Where.Expr, Select: c.selection()}
+			for d, err := range coll.ListSeq(ctx, q) {
+				if err != nil {
+					return err
+				}
+				if shown[d.ID] {
+					continue
+				}
+				if err := t.document(d, c.parts); err != nil {
+					return err
+				}
 			}
 		}
 		if len(missing) > 0 {

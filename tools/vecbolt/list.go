@@ -36,48 +36,30 @@ func (c *listCmd) Run(ctx context.Context, t *tool) error {
 	return c.read(func(coll *db.Collection) error {
 		q := db.ListQuery{Where: c.Where.Expr, Limit: c.Limit, Offset: c.Offset, After: c.After, Select: c.selection()}
 		long := &longTable{header: c.columns()}
-		return eachPage(ctx, coll, q, func(docs []*db.Document) error {
-			var rows []table.Row
-			for _, d := range docs {
-				if !t.json {
-					rows = append(rows, c.cells(d))
-				} else if err := t.document(d, c.parts); err != nil {
-					return err
-				}
-			}
-			if t.json {
-				return nil
-			}
-			return long.add(t, rows)
-		})
-	})
-}
-
-// eachPage calls fn with one page of documents after another. A limit of 0 means no limit.
-func eachPage(ctx context.Context, coll *db.Collection, q db.ListQuery, fn func([]*db.Document) error) error {
-	const most = 1000
-	for left := q.Limit; ; {
-		q.Limit = most
-		if left > 0 {
-			q.Limit = min(left, most)
-		}
-		page, err := coll.List(ctx, q)
-		if err != nil {
-			return err
-		}
-		if len(page.Documents) > 0 {
-			if err := fn(page.Documents); err != nil {
+		const part = 1000 // rows of a table that are in memory
+		var rows []table.Row
+		for d, err := range coll.ListSeq(ctx, q) {
+			if err != nil {
 				return err
 			}
+			if t.json {
+				if err := t.document(d, c.parts); err != nil {
+					return err
+				}
+				continue
+			}
+			if rows = append(rows, c.cells(d)); len(rows) == part {
+				if err := long.add(t, rows); err != nil {
+					return err
+				}
+				rows = nil
+			}
 		}
-		if page.Next == "" || left == len(page.Documents) {
+		if len(rows) == 0 {
 			return nil
 		}
-		if left > 0 {
-			left -= len(page.Documents)
-		}
-		q.After, q.Offset = page.Next, 0
-	}
+		return long.add(t, rows)
+	})
 }
 
 type countCmd struct {
