@@ -96,7 +96,7 @@ var imports = map[string][]string{
 	"server/inspector": {"server"},
 	"server/bases": {"db", "filter", "internal/docjson", "internal/errtext", "rag", "rag/embed", "rag/eval", "rag/knowledge", "server",
 		"server/internal/rest"},
-	"server/chroma": {"db", "filter", "exchange", "internal/docjson", "internal/jsontext", "rag/embed", "rag/vectorize", "server/internal/rest", "simd", "github.com/google/uuid"},
+	"server/chroma": {"db", "filter", "exchange", "internal/docjson", "internal/document", "internal/jsontext", "rag/embed", "rag/vectorize", "server/internal/rest", "simd", "github.com/google/uuid"},
 	"rag":           {"db", "filter", "exchange", "internal/document", "rag/embed", "rag/split", "simd", "text"},
 	"rag/knowledge": {"db", "filter", "internal/errtext", "internal/httpjson", "internal/retry", "internal/vfs", "rag", "rag/chat", "rag/embed", "rag/embed/bert", "rag/eval", "rag/load", "rag/rerank", "rag/split",
 		"text", "github.com/goccy/go-yaml", "golang.org/x/sync/semaphore"},

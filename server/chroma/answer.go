@@ -5,7 +5,7 @@ import (
 	"context"
 
 	"github.com/vecbolt/vecbolt/db"
-	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/internal/document"
 	"github.com/vecbolt/vecbolt/server/internal/rest"
 )
 
@@ -141,27 +141,10 @@ func (c *columns) add(d *db.Document, in partSet, left *allowance) error {
 		if len(m) == 0 {
 			m = nil
 		}
-		filter.Flatten(m, func(path string, v any) bool {
-			left.bytes -= int64(len(path)) + weight(v)
-			return true
-		})
+		left.bytes -= int64(document.Footprint(map[string]any(m)))
 		c.Metadatas = append(c.Metadatas, m)
 	}
 	return left.check()
-}
-
-// weight returns about the bytes of a metadata value in an answer.
-func weight(v any) int64 {
-	n := int64(8)
-	switch v := v.(type) {
-	case string:
-		n += int64(len(v))
-	case []any:
-		for _, e := range v {
-			n += 8 + weight(e) // in memory, an element has a box
-		}
-	}
-	return n
 }
 
 func (a *API) allowance(ctx context.Context) *allowance {
