@@ -395,11 +395,10 @@ func noDocument(r *http.Request, err error) error {
 
 // getDocuments returns documents by id, in the order of the ids: {"ids": [...], "include": [...]}.
 func (s *Server) getDocuments(w http.ResponseWriter, r *http.Request) error {
-	c, end, err := s.frozen(r)
+	c, err := s.collection(r)
 	if err != nil {
 		return err
 	}
-	defer end()
 	given, ids := false, []string(nil)
 	var parts db.Select
 	err = s.object(w, r, func(key string, v *docjson.Reader) (err error) {

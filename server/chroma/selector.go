@@ -162,11 +162,6 @@ func (a *API) get(ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, end, err := a.frozen(c)
-	if err != nil {
-		return nil, err
-	}
-	defer end()
 	parts, err := include(in.Include, false)
 	if err != nil {
 		return nil, err
