@@ -733,13 +733,14 @@ func TestCheckDirectoryGone(t *testing.T) {
 	}
 }
 
-// TestMaintenanceOfFormerLeader: a process that finds in Flush or Compact that it has lost the lead
-// asks the one that leads.
+// TestMaintenanceOfFormerLeader: a process that finds in Flush, Compact or Backup that it has lost
+// the lead asks the one that leads.
 func TestMaintenanceOfFormerLeader(t *testing.T) {
 	bounded(t)
 	for name, call := range map[string]func(*DB) error{
 		"Flush":   func(vdb *DB) error { return vdb.Flush(t.Context()) },
 		"Compact": func(vdb *DB) error { return vdb.Compact(t.Context()) },
+		"Backup":  func(vdb *DB) error { return vdb.Backup(t.Context(), filepath.Join(t.TempDir(), "copy")) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "db")

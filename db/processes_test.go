@@ -21,6 +21,7 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/internal/replica"
 )
 
 // bounded ends the tests, with the stacks of all goroutines, if one takes far longer than it can:
@@ -507,6 +508,84 @@ func TestBackupBesideALeader(t *testing.T) {
 	}
 	if err := reader.Flush(ctx); !errors.Is(err, ErrReadOnly) {
 		t.Error(err)
+	}
+}
+
+// A moments is a context that calls a function whenever somebody looks whether it has ended.
+type moments struct {
+	context.Context
+	look func()
+}
+
+func (m moments) Err() error {
+	m.look()
+	return m.Context.Err()
+}
+
+// TestBackupBesideWritersThatCome has a process come, lead and write at each moment of a backup by
+// a process that only reads, once that knows that nobody leads, and end at a later moment. The copy
+// has at least what was acknowledged before.
+func TestBackupBesideWritersThatCome(t *testing.T) {
+	bounded(t)
+	ctx, backups := t.Context(), 0
+	for from, met := 0, true; met; from++ {
+		for lasting := range 3 {
+			dir, to := filepath.Join(t.TempDir(), "db"), filepath.Join(t.TempDir(), "copy")
+			var writer *DB
+			begin := func(id string) {
+				writer = open(t, dir, nil)
+				upsert(t, collection(t, writer, "c", Schema{Dim: 1}), Document{ID: id, Vector: []float32{1}})
+			}
+			end := func() {
+				if writer != nil {
+					if err := writer.Close(); err != nil {
+						t.Error(err)
+					}
+					writer = nil
+				}
+			}
+			begin("before")
+			end()
+			r := open(t, dir, &Options{ReadOnly: true})
+			moment := -1
+			look := func() {
+				switch moment {
+				case -1: // nobody knows yet that nobody leads
+					return
+				case from:
+					begin("meanwhile")
+					if lasting > 0 { // so that the log begins with a later batch
+						if err := writer.Flush(ctx); err != nil {
+							t.Error(err)
+						}
+						upsert(t, collection(t, writer, "c", Schema{Dim: 1}), Document{ID: "later", Vector: []float32{1}})
+					}
+				case from + lasting:
+					end()
+				}
+				moment++
+			}
+			flush := func() (lsn uint64, led bool, err error) {
+				lsn, led, err = r.member.Flush(ctx)
+				moment = max(moment, 0)
+				look()
+				return lsn, led, err
+			}
+			if err := replica.Backup(moments{ctx, look}, r.engine, to, flush); err != nil {
+				t.Fatalf("a writer from moment %d on, for %d: %v", from, lasting, err)
+			}
+			met = moment > from
+			end()
+			backups++
+			copied := open(t, to, nil)
+			check(t, copied)
+			if _, err := collectionOf(t, copied, "c").Get(ctx, "before", IDsOnly); err != nil {
+				t.Errorf("a writer from moment %d on, for %d: %v", from, lasting, err)
+			}
+		}
+	}
+	if backups < 9 {
+		t.Errorf("%d backups: they have hardly a moment", backups)
 	}
 }
 

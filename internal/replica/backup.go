@@ -66,7 +66,10 @@ func begin(ctx context.Context, e *engine.Engine, dir string, lsn uint64, led bo
 	if names, err := to.ReadDir("."); err != nil || len(names) > 0 {
 		return cmp.Or(err, errNotEmpty)
 	}
-	if err := fill(ctx, e, to, lsn, led, flush); err != nil {
+	switch err := fill(ctx, e, to, lsn, led, flush); {
+	case errors.Is(err, errNotEmpty):
+		return err
+	case err != nil:
 		return errors.Join(err, discard(to))
 	}
 	return to.SyncDir(".")
@@ -87,23 +90,11 @@ func discard(to *vfs.FS) error {
 
 // fill makes the copy in an empty directory. lsn and led are from the first flush.
 func fill(ctx context.Context, e *engine.Engine, to *vfs.FS, lsn uint64, led bool, flush Flush) error {
-	ver, from, err := copyStore(e, to, engine.Unfinished, lsn)
-	for ver == nil && err == nil { // it gets the root of a flush a moment later, or none if the lead changes
-		if lsn, led, err = flush(); err == nil {
-			ver, from, err = copyStore(e, to, engine.Unfinished, lsn)
-		}
-	}
+	ver, err := copyState(ctx, e, to, lsn, led, flush)
 	if err != nil {
 		return err
 	}
 	defer e.Drop(ver)
-	// Without that name, empty directories look like a database that is being created.
-	if err := to.SyncDir("."); err != nil {
-		return err
-	}
-	if err := engine.LayOut(to); err != nil {
-		return err
-	}
 	for _, s := range ver.Files.Segments {
 		if err := copySegment(ctx, e, to, s); err != nil {
 			return err
@@ -112,16 +103,56 @@ func fill(ctx context.Context, e *engine.Engine, to *vfs.FS, lsn uint64, led boo
 	if err := to.SyncDir(engine.SegDir); err != nil {
 		return err
 	}
-	if !led {
-		if err := copyLog(ctx, e, from, to, ver); err != nil {
-			return err
-		}
-	}
 	// This syncs the names of the directories as well, which a database must have.
 	if err := ver.Files.Store.SealCopy(to, engine.Unfinished); err != nil {
 		return err
 	}
 	return to.Rename(engine.Unfinished, engine.MetaName)
+}
+
+// copyState copies meta.bolt and, if nobody leads, the log of what is not flushed. It lays out the
+// directories, and pins the version of the copy.
+func copyState(ctx context.Context, e *engine.Engine, to *vfs.FS, lsn uint64, led bool,
+	flush Flush) (*engine.Version, error) {
+	for name := engine.Unfinished; ; {
+		ver, from, err := copyStore(e, to, name, lsn)
+		if errors.Is(err, fs.ErrExist) {
+			return nil, errNotEmpty // another backup has begun this very moment
+		}
+		if err != nil {
+			return nil, err
+		}
+		if ver != nil {
+			fits := led
+			if err = place(to, name); err == nil && !led {
+				fits, err = copyLog(ctx, e, from, to, ver)
+			}
+			if err == nil && fits {
+				return ver, nil
+			}
+			e.Drop(ver)
+			if err != nil {
+				return nil, err
+			}
+			name = engine.TmpDir + "/" + engine.MetaName
+		}
+		// Without a version, the root of a flush comes a moment later, or not if the lead changes.
+		if lsn, led, err = flush(); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// place gives a copy of meta.bolt its name. The first one has it, and the directories follow:
+// without that name, empty ones look like a database that is being created.
+func place(to *vfs.FS, name string) error {
+	if name != engine.Unfinished {
+		return to.Rename(name, engine.Unfinished)
+	}
+	if err := to.SyncDir("."); err != nil {
+		return err
+	}
+	return engine.LayOut(to)
 }
 
 // outside refuses a directory inside the database directory, whose files the database manages, and
@@ -160,19 +191,44 @@ func copyStore(e *engine.Engine, to *vfs.FS, name string, lsn uint64) (ver *engi
 	return ver, from, err
 }
 
-// copyLog copies the log that a killed writer left behind. It replays the copy, because a log that
-// is cut short would lose acknowledged batches silently.
-func copyLog(ctx context.Context, e *engine.Engine, from, to *vfs.FS, ver *engine.Version) error {
-	names, err := from.ReadDir(engine.WALDir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+// copyLog copies the log that a killed writer left behind. A process may take the lead meanwhile:
+// it appends to the log, and removes what it has flushed. fits is false if the log then begins
+// behind the version. Leaders are not kept away while a long log is read, which would make their
+// Open fail. It is read again for damage only.
+func copyLog(ctx context.Context, e *engine.Engine, from, to *vfs.FS, ver *engine.Version) (fits bool, err error) {
+	err = tryLog(ctx, e, from, to, ver)
+	if err == nil || ctx.Err() != nil {
+		return true, err
 	}
+	newest := true
+	alone, unsure := e.Alone(func() error {
+		now := e.Current()
+		defer e.Drop(now)
+		if newest = now == ver; newest {
+			err = tryLog(ctx, e, from, to, ver)
+		}
+		return nil
+	})
+	if unsure == nil && !(alone && newest) {
+		return false, removeLog(to)
+	}
+	return true, err
+}
+
+// tryLog copies the log and replays the copy, because a log that is cut short would lose
+// acknowledged batches silently.
+func tryLog(ctx context.Context, e *engine.Engine, from, to *vfs.FS, ver *engine.Version) error {
+	if err := removeLog(to); err != nil {
+		return err
+	}
+	names, err := logFiles(from)
 	for _, name := range names {
-		if err == nil && strings.HasSuffix(name, ".wal") {
-			var size int64
-			if size, err = from.Size(engine.WALDir + "/" + name); err == nil {
-				err = copyFile(ctx, from, to, engine.WALDir+"/"+name, size)
-			}
+		var size int64
+		if err == nil {
+			size, err = from.Size(name)
+		}
+		if err == nil {
+			err = copyFile(ctx, from, to, name, size)
 		}
 	}
 	if err == nil {
@@ -183,9 +239,31 @@ func copyLog(ctx context.Context, e *engine.Engine, from, to *vfs.FS, ver *engin
 	}
 	tail, err := wal.Replay(wal.Options{FS: to, DB: e.Identity}, ver.Applied,
 		func(uint64, []byte) error { return ctx.Err() })
-	if err == nil && tail.Last != ver.LSN {
+	if err == nil && tail.Last < ver.LSN { // beyond it are batches of a process that leads by now
 		err = &fileformat.CorruptError{File: engine.WALDir, Offset: -1,
 			Err: fmt.Errorf("the copied log ends with batch %d, the version with %d", tail.Last, ver.LSN)}
+	}
+	return err
+}
+
+// logFiles returns the names of the files of a log.
+func logFiles(f *vfs.FS) (names []string, err error) {
+	all, err := f.ReadDir(engine.WALDir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	for _, name := range all {
+		if strings.HasSuffix(name, ".wal") {
+			names = append(names, engine.WALDir+"/"+name)
+		}
+	}
+	return names, err
+}
+
+func removeLog(f *vfs.FS) error {
+	names, err := logFiles(f)
+	for _, name := range names {
+		err = errors.Join(err, f.Remove(name))
 	}
 	return err
 }

@@ -540,16 +540,21 @@ func (m *Member) Flush(ctx context.Context) (lsn uint64, led bool, err error) {
 	if m.opts.ReadOnly && !m.opts.Shared {
 		return 0, false, nil
 	}
-	if err := m.Barrier(ctx); err != nil {
-		return 0, false, err
+	for {
+		if err := m.Barrier(ctx); err != nil {
+			return 0, false, err
+		}
+		lsn = m.engine.Seen()
+		_, done, err := m.Call(ctx, CallFlush)
+		switch {
+		case done:
+			return lsn, true, err
+		case m.opts.ReadOnly:
+			return 0, false, nil
+		}
+		err = m.engine.Flush()
+		if !errors.Is(err, engine.ErrLocked) || m.engine.CheckLead() == nil { // otherwise another process leads now
+			return 0, true, err
+		}
 	}
-	lsn = m.engine.Seen()
-	_, done, err := m.Call(ctx, CallFlush)
-	switch {
-	case done:
-		return lsn, true, err
-	case m.opts.ReadOnly:
-		return 0, false, nil
-	}
-	return 0, true, m.engine.Flush()
 }
