@@ -1336,3 +1336,54 @@ func TestVersionAfterRestore(t *testing.T) {
 		t.Errorf("the snapshot has the number %d now, not %d", n, numbers[0])
 	}
 }
+
+// TestFailedPublicationsLeaveLittle publishes in vain, each time after a write: what a failed
+// publication has copied of meta.bolt and of the log goes with it.
+func TestFailedPublicationsLeaveLittle(t *testing.T) {
+	ctx, dir := t.Context(), t.TempDir()
+	vdb := open(t, t.TempDir(), nil)
+	c := collection(t, vdb, "c", Schema{Dim: 1})
+	failing := false
+	broken := errors.New("no segment can be copied")
+	p := publisher(t, vdb, dir, &PublishOptions{hook: func(op vfs.Op) error {
+		if failing && op.Kind == vfs.OpCreate && strings.HasPrefix(op.Name, engine.TmpDir+"/"+engine.SegDir+"/") {
+			return broken
+		}
+		return nil
+	}})
+	names := func() (all []string) {
+		for _, sub := range []string{engine.MetaDir, engine.WALDir} {
+			entries, err := os.ReadDir(filepath.Join(dir, sub))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range entries {
+				all = append(all, sub+"/"+e.Name())
+			}
+		}
+		return all
+	}
+	var before []string
+	for i := range 5 {
+		upsert(t, c, Document{ID: fmt.Sprint(i), Vector: []float32{1}})
+		if err := vdb.Flush(ctx); err != nil {
+			t.Fatal(err)
+		}
+		_, err := p.Publish(ctx)
+		switch {
+		case failing && !errors.Is(err, broken):
+			t.Fatalf("publication %d: %v", i, err)
+		case !failing && err != nil:
+			t.Fatal(err)
+		case !failing:
+			before, failing = names(), true
+		}
+		if diff := gocmp.Diff(before, names()); diff != "" {
+			t.Fatalf("publication %d: %s", i, diff)
+		}
+	}
+	failing = false
+	if _, err := p.Publish(ctx); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -224,7 +224,7 @@ func (p *Publisher) startAfresh() error {
 	}
 	old := []*vfs.FS{p.to, p.temp}
 	p.to, p.temp = to, temp
-	return errors.Join(old[0].Close(), old[1].Close(), p.remove())
+	return errors.Join(old[0].Close(), old[1].Close(), p.removeOld())
 }
 
 // Close releases the folder. It waits for a running Publish.
@@ -294,7 +294,8 @@ func (p *Publisher) publish(ctx context.Context) (done Publication, err error) {
 	defer func() {
 		if err != nil {
 			p.based = false // the next Publish checks all files again
-			err = errors.Join(err, p.wipe())
+			// Segments stay: the next one needs them, too.
+			err = errors.Join(err, p.wipe(), p.remove(engine.MetaDir, engine.WALDir))
 		}
 	}()
 	if p.to.Failed() != nil || p.temp.Failed() != nil {
@@ -427,12 +428,16 @@ func (p *Publisher) commit(m *manifest.Manifest) error {
 // tidy removes old versions, and files that no version uses. A file that cannot
 // be removed is tried again after the next Publish.
 func (p *Publisher) tidy() {
-	if err := p.remove(); err != nil {
+	if err := p.removeOld(); err != nil {
 		p.engine.Opts.Logger.Warn("cannot remove old versions", "dir", p.path, "error", err)
 	}
 }
 
-func (p *Publisher) remove() error {
+// removeOld removes versions beyond those to keep, and files that no version needs.
+func (p *Publisher) removeOld() error { return p.remove(engine.MetaDir, engine.SegDir, engine.WALDir) }
+
+// remove is removeOld with the files of some directories only.
+func (p *Publisher) remove(dirs ...string) error {
 	numbers, err := engine.Manifests(p.to)
 	if err != nil {
 		return err
@@ -461,7 +466,7 @@ func (p *Publisher) remove() error {
 			return err
 		}
 	}
-	for _, dir := range []string{engine.MetaDir, engine.SegDir, engine.WALDir} {
+	for _, dir := range dirs {
 		names, err := p.to.ReadDir(dir)
 		if err != nil {
 			return err
