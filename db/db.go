@@ -149,6 +149,9 @@ func (db *DB) Apply(ctx context.Context, b *Batch) error {
 
 // apply is Apply; it returns how many documents the deletes removed.
 func (db *DB) apply(ctx context.Context, b *Batch) (deleted int, err error) {
+	if b == nil {
+		return 0, invalidf("no batch is given")
+	}
 	if b.err != nil {
 		return 0, b.err
 	}

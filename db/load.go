@@ -37,6 +37,9 @@ func (c *Collection) Load(ctx context.Context, docs iter.Seq2[Document, error], 
 	if err := o.validate(); err != nil {
 		return 0, c.wrap("load", err)
 	}
+	if docs == nil {
+		return 0, c.wrap("load", invalidf("no documents are given"))
+	}
 	err := c.db.engine.MayWait() // other goroutines write
 	var name string
 	if err == nil {

@@ -131,6 +131,8 @@ func TestRefused(t *testing.T) {
 		"no condition in a batch":     {batch(func(b *Batch) { b.DeleteWhere("c", nil) }), ErrInvalid, "nil filter"},
 		"condition for no collection": {batch(func(b *Batch) { b.DeleteWhere("none", filter.And()) }), ErrNotFound, `"none"`},
 		"function of a delete":        {first(c.DeleteFunc(ctx, nil, nil)), ErrInvalid, "no function"},
+		"documents of a load":         {first(c.Load(ctx, nil, nil)), ErrInvalid, "no documents"},
+		"batch":                       {vdb.Apply(ctx, nil), ErrInvalid, "no batch"},
 		"function of a delete of ids": {first(c.DeleteIf(ctx, []string{"a"}, 0, nil)), ErrInvalid, "no function"},
 		"limit of a delete of ids":    {first(c.DeleteIf(ctx, []string{"a"}, -1, func(*Document) (bool, error) { return true, nil })), ErrInvalid, "limit is -1"},
 		"condition of a count":        {first(c.Count(ctx, invalid)), ErrInvalid, "where"},
