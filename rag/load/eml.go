@@ -168,7 +168,7 @@ func (m *message) addHTML(content []byte, set, name string) error {
 		content = append([]byte(mark), text...)
 	}
 	var page Document
-	if err := readHTML(&page, content, true); err != nil {
+	if err := readHTML(&page, content, true, m.limit); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	m.html = append(m.html, page.Text)

@@ -51,7 +51,7 @@ func readEPUB(doc *Document, b []byte, limit int64) error {
 			return err
 		}
 		var part Document
-		if err := readHTML(&part, xhtml(page), true); err != nil {
+		if err := readHTML(&part, xhtml(page), true, limit); err != nil {
 			return inPart(chapter, err)
 		}
 		if err := text.paragraph("", part.Text); err != nil {

@@ -2,8 +2,11 @@ package load
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -17,8 +20,16 @@ import (
 	"golang.org/x/text/encoding"
 )
 
+// Limits of what the converter adds to the tables of a page. It fills all rows to the width of the
+// widest. It inserts the cells that others span one by one, and each moves the rest of its row.
+const (
+	maxFiller = 1 << 20 // empty cells of all tables together
+	maxMoved  = 1 << 30 // empty cells of a table times its columns
+	maxSpan   = 1000    // columns of a cell (HTML, 4.9.11)
+)
+
 // readHTML reads a page as Markdown.
-func readHTML(doc *Document, b []byte, whole bool) error {
+func readHTML(doc *Document, b []byte, whole bool, limit int64) error {
 	enc := marked(b)
 	if enc == nil {
 		var certain bool
@@ -40,11 +51,94 @@ func readHTML(doc *Document, b []byte, whole bool) error {
 	if !whole {
 		root = content(page)
 	}
-	conv := converter.NewConverter(converter.WithPlugins(base.NewBasePlugin(),
-		commonmark.NewCommonmarkPlugin(), table.NewTablePlugin()))
+	if err := limitTables(root); err != nil {
+		return err
+	}
+	// Padding cells to the width of their column would lengthen all rows by one long cell.
+	conv := converter.NewConverter(converter.WithPlugins(base.NewBasePlugin(), commonmark.NewCommonmarkPlugin(),
+		table.NewTablePlugin(table.WithCellPaddingBehavior(table.CellPaddingBehaviorMinimal))))
 	text, err := conv.ConvertNode(root)
+	if err == nil && int64(len(text)) > limit {
+		err = fmt.Errorf("%w: more than %d bytes of text", ErrTooLarge, limit)
+	}
+	if err != nil {
+		return err
+	}
 	doc.Text = newlines(strings.ToValidUTF8(string(text), "\ufffd"))
-	return err
+	return nil
+}
+
+// limitTables caps the spans of cells at the size of their table, as a few bytes can state any
+// span. It refuses tables that would have too many empty cells.
+func limitTables(page *html.Node) error {
+	room := int64(maxFiller)
+	for d := range page.Descendants() {
+		// The converter writes tables with tables in them as paragraphs.
+		if !is(d, "table") || find(d, "table") != nil {
+			continue
+		}
+		rows, columns, empty := limitSpans(d, room)
+		if room -= empty; room < 0 || empty*columns > maxMoved {
+			return fmt.Errorf("%w: a table of at least %d rows and %d columns, with %d empty cells",
+				ErrTooLarge, rows, columns, empty)
+		}
+	}
+	return nil
+}
+
+// limitSpans caps the spans of the cells of a table, and returns the size that the table will
+// have. It stops early if there is no room for the empty cells.
+func limitSpans(table *html.Node, room int64) (rows, columns, empty int64) {
+	var cells [][]*html.Node // by row
+	widest, count := 0, 0
+	for tr := range table.Descendants() {
+		if !is(tr, "tr") {
+			continue
+		}
+		var row []*html.Node
+		for cell := range tr.Descendants() {
+			if is(cell, "td", "th") {
+				row = append(row, cell)
+			}
+		}
+		cells = append(cells, row)
+		widest, count = max(widest, len(row)), count+len(row)
+	}
+	rows = int64(len(cells))
+	widths := make([]int, rows)
+	for i, row := range cells {
+		for _, cell := range row {
+			across := limitSpan(cell, "colspan", min(widest, maxSpan))
+			down := limitSpan(cell, "rowspan", len(cells)-i)
+			if empty += int64(across)*int64(down) - 1; empty > room {
+				return rows, columns, empty
+			}
+			for j := range down {
+				widths[i+j] += across
+				columns = max(columns, int64(widths[i+j]))
+			}
+		}
+	}
+	return rows, columns, rows*columns - int64(count)
+}
+
+// limitSpan returns the number of columns or rows of a cell, and stores it if it exceeded the
+// limit.
+func limitSpan(cell *html.Node, key string, limit int) int {
+	for i := range cell.Attr {
+		if a := &cell.Attr[i]; a.Key == key {
+			n, err := strconv.Atoi(a.Val)
+			if n > limit {
+				n = limit
+				a.Val = strconv.Itoa(n)
+			}
+			if err != nil && !errors.Is(err, strconv.ErrRange) {
+				return 1
+			}
+			return max(n, 1)
+		}
+	}
+	return 1
 }
 
 // content returns the main content of a page, if it can be detected and makes up a good part of the
@@ -65,9 +159,14 @@ func content(page *html.Node) *html.Node {
 	return page
 }
 
+// is reports whether a node is one of some elements.
+func is(n *html.Node, tags ...string) bool {
+	return n.Type == html.ElementNode && slices.Contains(tags, n.Data)
+}
+
 func find(n *html.Node, tag string) *html.Node {
 	for d := range n.Descendants() {
-		if d.Type == html.ElementNode && d.Data == tag {
+		if is(d, tag) {
 			return d
 		}
 	}
@@ -78,7 +177,7 @@ func find(n *html.Node, tag string) *html.Node {
 func remove(n *html.Node, tags ...string) {
 	var gone []*html.Node
 	for d := range n.Descendants() {
-		if d.Type == html.ElementNode && slices.Contains(tags, d.Data) {
+		if is(d, tags...) {
 			gone = append(gone, d)
 		}
 	}

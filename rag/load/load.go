@@ -327,7 +327,7 @@ var converters = map[Format]func(doc *Document, b []byte, limit int64) error{
 func (r *reader) whole(b []byte) (*Document, error) {
 	doc := &Document{Source: r.source, Format: r.format, Metadata: map[string]any{}}
 	if r.format == "html" {
-		return doc, r.convert(func() error { return readHTML(doc, b, r.o.WholePages) })
+		return doc, r.convert(func() error { return readHTML(doc, b, r.o.WholePages, r.o.MaxBytes) })
 	}
 	if read := converters[r.format]; read != nil {
 		return doc, r.convert(func() error { return read(doc, b, r.o.MaxBytes) })

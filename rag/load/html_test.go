@@ -1,0 +1,62 @@
+package load
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// TestTables: spans are capped at the size of the table, and a table that would be far larger than
+// the page is refused.
+func TestTables(t *testing.T) {
+	repeat := strings.Repeat
+	row := func(cells ...string) string { return "<tr><td>" + strings.Join(cells, "<td>") + "</tr>" }
+	tests := []struct{ name, page, want string }{ // no text: ErrTooLarge
+		{"spans", "<table><tr><th colspan=2>a</th></tr>" + row("1", "2"), "| a |  |\n|---|---|\n| 1 | 2 |"},
+		{"rows", "<table><tr><th>a<th>b</tr><tr><td rowspan=2>1<td>2</tr>" + row("3"), "| a | b |\n|---|---|\n| 1 | 2 |\n|  | 3 |"},
+		{"wide span", "<table><tr><th colspan=999>a</th></tr>" + row("1", "2"), "| a |  |\n|---|---|\n| 1 | 2 |"},
+		{"span beyond integers", "<table><tr><th colspan=99999999999999999999>a</th></tr>" + row("1", "2"), "| a |  |\n|---|---|\n| 1 | 2 |"},
+		{"spans only", "<table><tr><td colspan=9999 rowspan=9999>x</td></tr></table>", "|  |\n|---|\n| x |"},
+		{"long cell", "<table>" + row(repeat("x", 1000)) + repeat(row("1"), 1000), "|  |\n|---|\n| " + repeat("x", 1000) + " |\n" + strings.TrimSpace(repeat("| 1 |\n", 1000))},
+		{"ragged", "<table><tr>" + repeat("<td>1", 10_000) + "</tr>" + repeat(row("1"), 10_000), ""},
+		{"spans of many cells", "<table><tr>" + repeat("<td colspan=1000>", 5000), ""},
+		{"spans of many rows", "<table>" + repeat("<tr><td rowspan=9999>", 3000), ""},
+		{"many tables", repeat("<table><tr>"+repeat("<td>1", 300)+"</tr>"+repeat("<tr><td>1", 300)+"</table>", 20), ""},
+		{"moved cells", "<table><tr><td colspan=1000>" + repeat("<td>", 40_000) + row("1"), ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			docs, skipped := read(t, "a.html", tt.page, &Options{WholePages: true})
+			runtime.ReadMemStats(&after)
+			if got := after.TotalAlloc - before.TotalAlloc; got > 256<<20 {
+				t.Errorf("%d MB allocated", got>>20)
+			}
+			switch {
+			case tt.want == "":
+				if len(docs) != 0 || len(skipped) != 1 || !errors.Is(skipped[0], ErrTooLarge) || !strings.Contains(skipped[0].Error(), "a table of at least") {
+					t.Errorf("%d documents, %v", len(docs), skipped)
+				}
+			case len(docs) != 1:
+				t.Error(skipped)
+			case docs[0].Text != tt.want:
+				t.Errorf("%.300q, want %.300q", docs[0].Text, tt.want)
+			}
+		})
+	}
+}
+
+// TestTextOfPage: the text of a page can be longer than the page.
+func TestTextOfPage(t *testing.T) {
+	page := "<p>" + strings.Repeat("*", 900)
+	mail := fmt.Sprintf("Subject: x\nContent-Type: text/html\n\n%s", page)
+	for name, content := range map[string]string{"a.html": page, "a.eml": mail} {
+		docs, skipped := read(t, name, content, &Options{MaxBytes: 1000})
+		if len(docs) != 0 || len(skipped) != 1 || !errors.Is(skipped[0], ErrTooLarge) || !strings.Contains(skipped[0].Error(), "bytes of text") {
+			t.Errorf("%s: %d documents, %v", name, len(docs), skipped)
+		}
+	}
+}
