@@ -142,21 +142,33 @@ func limitSpan(cell *html.Node, key string, limit int) int {
 }
 
 // content returns the main content of a page, if it can be detected and makes up a good part of the
-// page. Otherwise it returns the page without elements that hold no text.
+// page. Otherwise it returns the page without navigation and footers.
 func content(page *html.Node) *html.Node {
-	remove(page, "script", "style", "noscript", "template", "svg", "iframe", "nav", "footer", "aside", "form", "button")
-	all := len(strings.TrimSpace(textOf(page)))
-	if all < 2000 { // too short to leave anything out
+	remove(page, "script", "style", "noscript", "template", "svg", "iframe")
+	page = without(page, "nav", "footer")
+	all := length(page)
+	if all < 2000 { // too short to leave more out
 		return page
 	}
-	if article, err := readability.FromDocument(clone(page), &url.URL{Scheme: "file"}); err == nil &&
-		article.Node != nil {
+	// Some frameworks put whole pages into a form.
+	part := clone(without(page, "aside", "form", "button"))
+	if article, err := readability.FromDocument(part, &url.URL{Scheme: "file"}); err == nil && article.Node != nil {
 		// On pages of many small parts, readability chooses only one of them.
 		if n := len(strings.TrimSpace(article.TextContent)); n*3 >= all || n >= 20_000 {
 			return article.Node
 		}
 	}
 	return page
+}
+
+// without returns a copy of a page without some elements, or the page itself if they hold most of
+// its text.
+func without(page *html.Node, tags ...string) *html.Node {
+	rest := clone(page)
+	if remove(rest, tags...); length(rest)*3 < length(page) {
+		return page
+	}
+	return rest
 }
 
 // is reports whether a node is one of some elements.
@@ -186,14 +198,15 @@ func remove(n *html.Node, tags ...string) {
 	}
 }
 
-func textOf(n *html.Node) string {
+// length returns the number of bytes of the text of a page.
+func length(n *html.Node) int {
 	var s strings.Builder
 	for d := range n.Descendants() {
 		if d.Type == html.TextNode {
 			s.WriteString(d.Data)
 		}
 	}
-	return s.String()
+	return len(strings.TrimSpace(s.String()))
 }
 
 // clone copies a page, because readability modifies its input.

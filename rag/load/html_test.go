@@ -60,3 +60,28 @@ func TestTextOfPage(t *testing.T) {
 		}
 	}
 }
+
+// TestPartsOfPages: parts are left out unless they are most of the page.
+func TestPartsOfPages(t *testing.T) {
+	article := strings.Repeat("<p>A paragraph of the article, with enough words to count as one.</p>", 100)
+	for _, tt := range []struct{ name, page, has, lacks string }{
+		{"form", "<form><p>All of it.</p></form>", "All of it.", ""},
+		{"long form", "<form>" + article + "</form>", "A paragraph of the article", ""},
+		{"article in a form", "<form><nav>Menu</nav><article>" + article + "</article></form>", "A paragraph of the article", "Menu"},
+		{"aside", "<p>intro</p><aside>Warning: never unplug it.</aside>", "Warning: never unplug it.", ""},
+		{"button", "<h2><button>A question?</button></h2><p>The answer.</p>", "A question?", ""},
+		{"navigation", "<nav>Menu</nav><p>Some text.</p><footer>Imprint</footer>", "Some text.", "Menu"},
+		{"footer", "<nav>Menu</nav><p>Some text.</p><footer>Imprint</footer>", "Some text.", "Imprint"},
+		{"only navigation", "<nav>" + strings.Repeat("<a href=x>Another page</a> ", 10) + "</nav><p>x</p>", "Another page", ""},
+		{"long page", "<nav>Menu</nav><article>" + article + "</article><aside>More like this</aside>", "A paragraph of the article", "More like this"},
+		{"script", "<p>text</p><script>run()</script>", "text", "run"},
+	} {
+		docs, skipped := read(t, "a.html", tt.page, nil)
+		if len(docs) != 1 || !strings.Contains(docs[0].Text, tt.has) || tt.lacks != "" && strings.Contains(docs[0].Text, tt.lacks) {
+			t.Errorf("%s: %v", tt.name, skipped)
+			for _, d := range docs {
+				t.Errorf("%.300q", d.Text)
+			}
+		}
+	}
+}

@@ -155,8 +155,8 @@ type Options struct {
 	// files in the directory and below it and, if it is in a repository of Git, those above it up
 	// to the directory with .git, info/exclude in there, and the user's file core.excludesFile.
 	Ignored bool
-	// WholePages keeps all of an HTML page. By default navigation and similar parts are left out if
-	// the main content can be detected.
+	// WholePages keeps all of an HTML page. By default navigation and footers are left out, unless
+	// they are most of the page, and other parts if the main content can be detected.
 	WholePages bool
 }
 
