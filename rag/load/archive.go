@@ -262,6 +262,29 @@ func (m *markdown) item(level int, text string) error {
 	return m.full()
 }
 
+// cells are the cells of a row of a table, each with the text of its paragraphs.
+type cells [][]string
+
+// begin adds a cell.
+func (c *cells) begin() { *c = append(*c, nil) }
+
+// add adds a paragraph to the last cell. A row without cells has no text.
+func (c cells) add(paragraph string) {
+	if n := len(c); n > 0 {
+		c[n-1] = append(c[n-1], paragraph)
+	}
+}
+
+// end returns the cells, each in one line, and begins the next row.
+func (c *cells) end() []string {
+	row := make([]string, len(*c))
+	for i, paragraphs := range *c {
+		row[i] = oneLine(strings.Join(paragraphs, " "))
+	}
+	*c = nil
+	return row
+}
+
 // row writes a row of a table. The first one is the header.
 func (m *markdown) row(cells []string) error {
 	if strings.Join(cells, "") == "" {

@@ -24,10 +24,10 @@ type word struct {
 	text      *markdown
 	paragraph strings.Builder
 	inText    bool
-	prefix    string   // of the paragraph: heading or list item
-	cells     []string // of the row of the outermost table
-	tables    int      // depth
-	repeated  int      // depth in a fallback for older programs, which repeats text that was already read
+	prefix    string // of the paragraph: heading or list item
+	cells     cells  // of the row of the outermost table
+	tables    int    // depth
+	repeated  int    // depth in a fallback for older programs, which repeats text that was already read
 }
 
 func (w *word) chars(text []byte) {
@@ -68,7 +68,7 @@ func (w *word) start(t xml.StartElement) error {
 		}
 	case "tc":
 		if w.tables == 1 {
-			w.cells = append(w.cells, "")
+			w.cells.begin()
 		}
 	}
 	return nil
@@ -89,16 +89,12 @@ func (w *word) end(name string) error {
 		if w.tables == 0 {
 			return w.text.paragraph(prefix, p)
 		}
-		if n := len(w.cells); n > 0 {
-			w.cells[n-1] = oneLine(w.cells[n-1] + " " + p)
-		}
+		w.cells.add(p)
 	case "tr":
 		if w.tables != 1 {
 			return nil
 		}
-		cells := w.cells
-		w.cells = nil
-		return w.text.row(cells)
+		return w.text.row(w.cells.end())
 	case "tbl":
 		if w.tables--; w.tables <= 0 {
 			w.tables = 0

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -70,6 +71,45 @@ func TestLongFrontMatter(t *testing.T) {
 			}
 			if len(docs) != 1 || len(docs[0].Metadata) != tt.fields || (docs[0].Text == "text\n") != (tt.fields > 0) {
 				t.Errorf("%d documents, %.300v", len(docs), skipped)
+			}
+		})
+	}
+}
+
+// TestDeepFrontMatter: YAML that is nested too deep for metadata stays in the text, and takes no
+// memory to speak of.
+func TestDeepFrontMatter(t *testing.T) {
+	repeat := strings.Repeat
+	var blocks, keys strings.Builder
+	for i := range 1500 {
+		fmt.Fprintf(&blocks, "%sa:\n", repeat(" ", i))
+		fmt.Fprintf(&keys, "%s: {b: [1, {c: 2, long: 3}]}\n", repeat("k", i+1)[:1+i%100]+fmt.Sprint(i))
+	}
+	for name, tt := range map[string]struct {
+		matter string
+		fields int
+	}{
+		"brackets":         {repeat("[", 29_900) + "\n", 0},
+		"brackets in a":    {"a: " + repeat("[", 14_000) + repeat("]", 14_000) + "\n", 0},
+		"braces":           {"a: " + repeat("{a: ", 9000) + "\n", 0},
+		"dashes":           {repeat("- ", 29_900) + "\n", 0},
+		"dashes in a":      {"a:\n  " + repeat("- ", 20_000) + "1\n", 0},
+		"explicit keys":    {repeat("? ", 20_000) + "a\n", 0},
+		"maps":             {blocks.String(), 0},
+		"not deep":         {keys.String(), 1500},
+		"lists in columns": {"a:\n  - - - 1\n      - 2\n    - 3\n" + repeat("  - - 1\n", 100), 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			docs, skipped := read(t, "a.md", "---\n"+tt.matter+"---\ntext\n", nil)
+			runtime.ReadMemStats(&after)
+			if len(docs) != 1 || len(docs[0].Metadata) != tt.fields || (docs[0].Text == "text\n") != (tt.fields > 0) {
+				t.Errorf("%d documents, %.300v", len(docs), skipped)
+			}
+			t.Logf("%d MB", (after.TotalAlloc-before.TotalAlloc)>>20)
+			if got := after.TotalAlloc - before.TotalAlloc; got > 128<<20 {
+				t.Errorf("%d MB allocated", got>>20)
 			}
 		})
 	}

@@ -31,7 +31,7 @@ type writerText struct {
 	stack   []*paragraph // the open paragraphs: notes and text boxes are inside of others
 	lists   int          // depth
 	tables  int          // depth
-	cells   []string     // of the row of the outermost table
+	cells   cells        // of the row of the outermost table
 	skipped int          // depth in an element whose text is left out
 	notes   int          // depth
 	pending []string     // notes, to be written after the paragraph
@@ -95,7 +95,7 @@ func (w *writerText) start(t xml.StartElement) error {
 		}
 	case "table-cell", "covered-table-cell": // repetitions are of empty cells, as a rule
 		if w.tables == 1 {
-			w.cells = append(w.cells, "")
+			w.cells.begin()
 		}
 	}
 	return nil
@@ -117,9 +117,7 @@ func (w *writerText) end(name string) error {
 		if w.tables != 1 {
 			return nil
 		}
-		cells := w.cells
-		w.cells = nil
-		return w.text.row(cells)
+		return w.text.row(w.cells.end())
 	case "table":
 		if w.tables--; w.tables == 0 {
 			w.text.endTable()
@@ -139,9 +137,7 @@ func (w *writerText) endParagraph() error {
 		w.pending = append(w.pending, text)
 		return nil
 	case w.tables > 0:
-		if n := len(w.cells); n > 0 {
-			w.cells[n-1] = oneLine(w.cells[n-1] + " " + text)
-		}
+		w.cells.add(text)
 		return nil
 	case level > 0:
 		err = w.text.heading(level, text)

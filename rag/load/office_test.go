@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -167,6 +168,37 @@ func TestBrokenParts(t *testing.T) {
 				t.Errorf("%d documents, %v; want an error with %q", len(docs), skipped, tt.mentions)
 			}
 		})
+	}
+}
+
+// TestLongCells: the memory for the paragraphs of a cell, or of the title of a slide, grows with
+// their number, not with its square.
+func TestLongCells(t *testing.T) {
+	long := func(paragraph string) string { return strings.Repeat(paragraph, 4000) }
+	tests := []struct{ file, part, content string }{
+		{"a.docx", "word/document.xml", `<document><tbl><tr><tc>` + long(`<p><t>some words</t></p>`) + `</tc></tr></tbl></document>`},
+		{"notes.odt", "content.xml", `<o><table><table-row><table-cell>` + long(`<p>some words</p>`) + `</table-cell></table-row></table></o>`},
+		{"slides.pptx", "ppt/slides/slide1.xml", `<sld><tbl><tr><tc>` + long(`<p><t>some words</t></p>`) + `</tc></tr></tbl></sld>`},
+		{"slides.pptx", "ppt/slides/slide1.xml", `<sld><sp><ph type="title"/>` + long(`<p><t>some words</t></p>`) + `</sp></sld>`},
+	}
+	for _, tt := range tests {
+		var whole string
+		if tt.file == "a.docx" {
+			whole = docx(t)
+		} else {
+			whole = sample(t, tt.file)
+		}
+		content := rezip(t, whole, map[string][]byte{tt.part: []byte(tt.content)})
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		docs, skipped := read(t, tt.file, content, nil)
+		runtime.ReadMemStats(&after)
+		if len(docs) != 1 || !strings.Contains(docs[0].Text, strings.TrimSpace(long("some words "))) {
+			t.Errorf("%s: %d documents, %v", tt.file, len(docs), skipped)
+		}
+		if got := after.TotalAlloc - before.TotalAlloc; got > 32<<20 {
+			t.Errorf("%s: %d MB allocated", tt.file, got>>20)
+		}
 	}
 }
 

@@ -72,13 +72,14 @@ func (a *archive) slide(name string, number int, text *markdown) error {
 		}
 	}
 	body, spoken := strings.TrimSpace(s.text.String()), strings.TrimSpace(notes.text.String())
-	if s.title == "" && body == "" && spoken == "" {
+	title := oneLine(strings.Join(s.title, " "))
+	if title == "" && body == "" && spoken == "" {
 		return nil
 	}
-	if s.title == "" {
-		s.title = "Slide " + strconv.Itoa(number)
+	if title == "" {
+		title = "Slide " + strconv.Itoa(number)
 	}
-	if err := text.heading(1, s.title); err != nil {
+	if err := text.heading(1, title); err != nil {
 		return err
 	}
 	if err := text.paragraph("", body); err != nil {
@@ -90,15 +91,15 @@ func (a *archive) slide(name string, number int, text *markdown) error {
 // shapes collects the text of the shapes of a slide, or of its notes.
 type shapes struct {
 	text      *markdown
-	notes     bool // only the notes: not the slide that stands above them
-	title     string
+	notes     bool     // only the notes: not the slide that stands above them
+	title     []string // paragraphs
 	hidden    bool
 	paragraph strings.Builder
 	inText    bool
 	role      string // of the shape: the type of its placeholder, empty for a text box
 	level     int    // of the paragraph
 	inTable   bool
-	cells     []string
+	cells     cells
 	repeated  int // depth in a fallback for older programs, which repeats text that was already read
 }
 
@@ -138,7 +139,7 @@ func (s *shapes) start(t xml.StartElement) error {
 		s.cells = nil
 	case "tc":
 		if s.inTable {
-			s.cells = append(s.cells, "")
+			s.cells.begin()
 		}
 	}
 	return nil
@@ -158,9 +159,7 @@ func (s *shapes) end(name string) error {
 		s.level = 0
 		return s.add(p, level)
 	case "tr":
-		cells := s.cells
-		s.cells = nil
-		return s.text.row(cells)
+		return s.text.row(s.cells.end())
 	case "tbl":
 		s.inTable = false
 		s.text.endTable()
@@ -170,11 +169,9 @@ func (s *shapes) end(name string) error {
 
 // add adds a paragraph to where it belongs.
 func (s *shapes) add(p string, level int) error {
-	switch n := len(s.cells); {
+	switch {
 	case s.inTable:
-		if n > 0 {
-			s.cells[n-1] = oneLine(s.cells[n-1] + " " + p)
-		}
+		s.cells.add(p)
 		return nil
 	case s.role == "sldNum" || s.role == "dt" || s.role == "ftr" || s.role == "hdr": // the same on every slide
 		return nil
@@ -183,7 +180,7 @@ func (s *shapes) add(p string, level int) error {
 	case s.notes:
 		return s.text.paragraph("", p)
 	case s.role == "title" || s.role == "ctrTitle":
-		s.title = oneLine(s.title + " " + p)
+		s.title = append(s.title, p)
 		return nil
 	case s.role == "body" || s.role == "obj":
 		return s.text.item(level, p)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/lexer"
+	"github.com/goccy/go-yaml/token"
 	"golang.org/x/text/encoding"
 	"golang.org/x/text/encoding/charmap"
 	"golang.org/x/text/encoding/unicode"
@@ -126,7 +127,7 @@ func decodeWide(b []byte, enc encoding.Encoding) (string, error) {
 }
 
 // frontMatter moves the YAML at the beginning of a Markdown file into the metadata. Invalid YAML
-// stays in the text.
+// stays in the text, and so does YAML that is nested too deep for metadata.
 func frontMatter(doc *Document) error {
 	const fence = "---\n"
 	rest, ok := strings.CutPrefix(doc.Text, fence)
@@ -141,6 +142,9 @@ func frontMatter(doc *Document) error {
 	long := len(matter) > maxMatter || len(lexer.Tokenize(matter)) > maxTokens
 	if long { // the first lines show whether it is prose between two rules
 		matter = matter[:strings.LastIndexByte(matter[:min(len(matter), 16<<10)], '\n')+1]
+	}
+	if nesting(lexer.Tokenize(matter)) > maxNesting {
+		return nil
 	}
 	var fields map[string]any
 	if err := yaml.Unmarshal([]byte(matter), &fields); err != nil {
@@ -172,7 +176,39 @@ func frontMatter(doc *Document) error {
 const (
 	maxMatter = 2 << 20 // bytes
 	maxTokens = 30_000
+
+	// maxNesting is more than metadata may have. 29,900 lists within each other took 1.4 GB.
+	maxNesting = 64
 )
+
+// nesting returns how deep lists and maps are within each other. In blocks their columns tell.
+func nesting(tokens token.Tokens) int {
+	flow, deepest := 0, 0 // flow: within brackets and braces
+	var block []int       // columns
+	for _, t := range tokens {
+		column := 0
+		switch t.Type {
+		case token.SequenceStartType, token.MappingStartType:
+			flow++
+		case token.SequenceEndType, token.MappingEndType:
+			flow--
+		case token.SequenceEntryType, token.MappingKeyType:
+			column = t.Position.Column
+		case token.MappingValueType:
+			if t.Prev != nil {
+				column = t.Prev.Position.Column // of the key
+			}
+		}
+		if column > 0 && flow <= 0 {
+			for len(block) > 0 && block[len(block)-1] >= column {
+				block = block[:len(block)-1]
+			}
+			block = append(block, column)
+		}
+		deepest = max(deepest, flow+len(block))
+	}
+	return deepest
+}
 
 // maxValues is the maximum number of values in the front matter of a file. Aliases of YAML can
 // repeat each other, so that a few lines stand for billions of values.
