@@ -98,7 +98,10 @@ func (m *message) part(header textproto.MIMEHeader, body io.Reader, name string,
 	if err != nil || kind == "" {
 		kind = "text/plain" // RFC 2045, 5.2
 	}
-	if file, ok := attachment(header, params); ok || kind == "message/rfc822" {
+	// A message may name its text, too: only its other parts are attachments by their names.
+	text := kind == "text/plain" || kind == "text/html"
+	whole := depth == 0 && (text || strings.HasPrefix(kind, "multipart/"))
+	if file, ok := attachment(header, params); ok && !whole || kind == "message/rfc822" {
 		if file == "" {
 			file = kind
 		}
@@ -114,7 +117,7 @@ func (m *message) part(header textproto.MIMEHeader, body io.Reader, name string,
 	switch {
 	case strings.HasPrefix(kind, "multipart/"):
 		return m.multipart(multipart.NewReader(body, params["boundary"]), name, depth)
-	case kind != "text/plain" && kind != "text/html":
+	case !text:
 		m.attachments = append(m.attachments, kind)
 		return nil
 	}
@@ -125,11 +128,11 @@ func (m *message) part(header textproto.MIMEHeader, body io.Reader, name string,
 	if kind == "text/html" {
 		return m.addHTML(content, params["charset"], name)
 	}
-	text, err := mailText(content, params["charset"])
+	s, err := mailText(content, params["charset"])
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	m.plain = append(m.plain, text)
+	m.plain = append(m.plain, s)
 	return nil
 }
 

@@ -1,11 +1,15 @@
 package load
 
 import (
+	"bytes"
 	"encoding/xml"
 	"fmt"
+	"io"
 	"io/fs"
 	"slices"
 	"strings"
+
+	"golang.org/x/net/html/charset"
 )
 
 // readEPUB reads a book (EPUB 2 and 3) as Markdown: its chapters in reading order, without the
@@ -141,20 +145,47 @@ func (a *archive) encrypted() ([]string, error) {
 	return names, nil
 }
 
+// declared returns a page of XML in UTF-8, with a mark that says so, if the page declares another
+// encoding that is known.
+func declared(page []byte) []byte {
+	if marked(page) != nil {
+		return page // the mark overrides a declaration
+	}
+	label := ""
+	dec := xml.NewDecoder(bytes.NewReader(page))
+	dec.CharsetReader = func(l string, r io.Reader) (io.Reader, error) {
+		label = l
+		return r, nil
+	}
+	_, _ = dec.RawToken() // the declaration comes first
+	enc, name := charset.Lookup(label)
+	if enc == nil || name == "utf-8" {
+		return page
+	}
+	text, err := enc.NewDecoder().Bytes(page)
+	if err != nil {
+		return page
+	}
+	return append([]byte(mark), text...)
+}
+
 // xhtml prepares a page of XML for the HTML parser, which does not know that <title/> is closed: it
 // would take the rest of the page as the title.
 func xhtml(page []byte) []byte {
-	dec := decoder(strings.NewReader(string(page)))
+	page = declared(page)
+	text := bytes.TrimPrefix(page, []byte(mark))
+	out := slices.Clone(page[:len(page)-len(text)])
+	dec := xml.NewDecoder(bytes.NewReader(text))
+	dec.CharsetReader = func(_ string, r io.Reader) (io.Reader, error) { return r, nil } // offsets are of the page
 	dec.Strict, dec.Entity, dec.AutoClose = false, xml.HTMLEntity, xml.HTMLAutoClose
 	last := int64(0)
-	var out []byte
 	for {
 		token, err := dec.RawToken()
 		if err != nil {
-			return append(out, page[last:]...)
+			return append(out, text[last:]...)
 		}
 		at := dec.InputOffset()
-		tag := page[last:at]
+		tag := text[last:at]
 		start, ok := token.(xml.StartElement)
 		if n := len(tag); ok && n > 2 && string(tag[n-2:]) == "/>" &&
 			!slices.Contains(xml.HTMLAutoClose, start.Name.Local) {

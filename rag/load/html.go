@@ -178,7 +178,7 @@ func is(n *html.Node, tags ...string) bool {
 
 func find(n *html.Node, tag string) *html.Node {
 	for d := range n.Descendants() {
-		if is(d, tag) {
+		if is(d, tag) && d.Namespace == "" { // drawings have titles, too
 			return d
 		}
 	}

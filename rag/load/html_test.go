@@ -85,3 +85,14 @@ func TestPartsOfPages(t *testing.T) {
 		}
 	}
 }
+
+// TestTitleOfPage: a drawing in a page has a title of its own.
+func TestTitleOfPage(t *testing.T) {
+	const drawing = "<svg><title>A drawing</title></svg><p>text</p>"
+	for page, want := range map[string]string{drawing: "", drawing + "<title>A page</title>": "A page",
+		"<title>A page</title>" + drawing: "A page"} {
+		if docs, skipped := read(t, "a.html", page, nil); len(docs) != 1 || docs[0].Title != want {
+			t.Errorf("%s: %v, %v", page, docs, skipped)
+		}
+	}
+}

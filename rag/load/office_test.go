@@ -171,6 +171,28 @@ func TestBrokenParts(t *testing.T) {
 	}
 }
 
+// TestEncodingOfChapters reads chapters in the encodings that they declare.
+func TestEncodingOfChapters(t *testing.T) {
+	const page = `<html><head><title/><meta charset="windows-1251"/></head><body><p>%</p></body></html>`
+	for _, tt := range []struct{ declaration, text, want string }{
+		{`<?xml version="1.0" encoding="iso-8859-1"?>`, "caf\xe9", "café"},
+		{`<?xml version="1.0" encoding="iso-8859-1"?>`, strings.Repeat("\xe9", 200), strings.Repeat("é", 200)},
+		{`<?xml version="1.0" encoding="iso-8859-2"?>`, "\xb3\xf3d\xbc", "łódź"},
+		{`<?xml version="1.0" encoding="shift_jis"?>`, "\x93\xfa\x96\x7b", "日本"},
+		{mark + `<?xml version="1.0" encoding="iso-8859-1"?>`, "café", "café"},
+		{`<?xml version="1.0" encoding="none"?>`, "plain", "plain"},
+	} {
+		chapter := []byte(tt.declaration + strings.Replace(page, "%", tt.text, 1))
+		docs, skipped := read(t, "a.epub", rezip(t, sample(t, "book.epub"), map[string][]byte{"EPUB/chapter 2.xhtml": chapter}), nil)
+		if len(docs) != 1 || !strings.Contains(docs[0].Text, tt.want+"\n") {
+			t.Errorf("%s: %v", tt.declaration, skipped)
+			for _, d := range docs {
+				t.Errorf("%q, want %q", d.Text, tt.want)
+			}
+		}
+	}
+}
+
 // TestLongCells: the memory for the paragraphs of a cell, or of the title of a slide, grows with
 // their number, not with its square.
 func TestLongCells(t *testing.T) {
@@ -216,6 +238,10 @@ func TestConverted(t *testing.T) {
 		{"not a notebook", "a.ipynb", `{"cells":[{"source":7}]}`, "", ErrBroken, "a.ipynb"},
 		{"mail without type", "a.eml", "Subject: =?iso-8859-1?q?caf=E9?=\r\n\r\nText\r\n", "# café\n\nText", nil, ""},
 		{"mail cut off", "a.eml", "Subject: x\nContent-Type: multipart/mixed; boundary=b\n\n--b\n\nfirst part\n--b\nContent-Ty", "# x\n\nfirst part", nil, ""},
+		{"mail with a name", "a.eml", "Subject: x\nContent-Type: text/plain; name=a.txt\nContent-Disposition: inline; filename=a.txt\n\nText\n", "# x\n\nText", nil, ""},
+		{"mail of named parts", "a.eml", "Subject: x\nContent-Type: multipart/mixed; boundary=b; name=a\n\n--b\nContent-Type: text/plain; name=b.txt\n\nb\n--b\n\nText\n--b--\n",
+			"# x\n\nAttachments: b.txt\n\nText", nil, ""},
+		{"mail of an image", "a.eml", "Subject: x\nContent-Type: image/png; name=a.png\n\n..\n", "# x\n\nAttachments: a.png", nil, ""},
 		{"mail of parts", "a.eml", "Subject: x\nContent-Type: multipart/mixed; boundary=b\n\n--b\nContent-Type: multipart/mixed; boundary=c\n\n" +
 			"--c\nContent-Type: text/html\nContent-Transfer-Encoding: base64\n\n!!!!\n--c--\n--b--\n", "", ErrBroken, "part 1.1: illegal base64"},
 		{"forwarded mail", "a.eml", "Subject: x\nContent-Type: multipart/mixed; boundary=b\n\n--b\nContent-Type: message/rfc822\n\nSubject: y\n\nz\n--b\nContent-Type: image/png; name=a.png\n\n..\n--b--\n",
