@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"encoding/csv"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"strings"
 )
 
@@ -69,41 +69,91 @@ func (d *Document) fill(fields map[string]any, names []string) {
 }
 
 func (r *reader) csv(text string, tabs bool) bool {
-	dec := csv.NewReader(strings.NewReader(text))
-	dec.FieldsPerRecord = -1
-	dec.LazyQuotes = true
+	comma := ','
 	if tabs {
-		dec.Comma = '\t'
+		comma = '\t'
 	} else if head, _, _ := strings.Cut(text, "\n"); strings.Count(head, ";") > strings.Count(head, ",") {
-		dec.Comma = ';'
+		comma = ';'
 	}
 	var names []string
-	for row := 0; ; row++ {
-		record, err := dec.Read()
-		if errors.Is(err, io.EOF) {
-			return true
-		}
+	row := -1
+	for line, record := range records(text, comma) {
+		row++
 		if r.ctx.Err() != nil {
 			r.yield(nil, r.ctx.Err())
 			return false
 		}
-		if err != nil {
-			return r.yield(nil, &SkipError{Source: r.source, Row: row, Err: fmt.Errorf("%w: %w", ErrBroken, err)})
+		var err error
+		switch {
+		case record == nil:
+			err = fmt.Errorf("%w: line %d: a quote without an end", ErrBroken, line)
+		case row > 0 && len(record) > len(names):
+			err = fmt.Errorf("%w: %d fields under %d names", ErrBroken, len(record), len(names))
+		}
+		if row == 0 && err != nil {
+			return r.yield(nil, &SkipError{Source: r.source, Err: err})
 		}
 		if row == 0 {
 			names = distinct(record)
 			continue
 		}
-		line, _ := dec.FieldPos(0)
 		fields := make(map[string]any, len(record))
 		for i, v := range record[:min(len(record), len(names))] {
 			fields[names[i]] = v
 		}
-		if len(record) > len(names) {
-			err = fmt.Errorf("%w: %d fields under %d names", ErrBroken, len(record), len(names))
-		}
 		if !r.emit(row, line, fields, names, err) {
 			return false
+		}
+	}
+	return true
+}
+
+// records yields the rows of a CSV file, each with its line. A row with a quote that has no end is
+// nil, with the line of the quote, and the next row begins below. From there on each line is a row:
+// if other quotes reached across lines, the first one would end there.
+func records(text string, comma rune) iter.Seq2[int, []string] {
+	// end follows the rows. If it becomes a part of a cell, the quote of the cell has no end. No
+	// text has zero characters.
+	const end = "\x00"
+	return func(yield func(int, []string) bool) {
+		above, single := 0, false // above: lines before text
+		for text != "" {
+			rows := text
+			if single {
+				rows, _, _ = strings.Cut(text, "\n")
+			}
+			dec := csv.NewReader(io.MultiReader(strings.NewReader(rows), strings.NewReader("\n"+end)))
+			dec.Comma, dec.FieldsPerRecord, dec.LazyQuotes = comma, -1, true
+			below := 1 // lines, after which reading continues
+			for {
+				record, err := dec.Read()
+				if err != nil { // with LazyQuotes there are no errors
+					yield(above+below, nil)
+					return
+				}
+				line, _ := dec.FieldPos(0)
+				last := len(record) - 1
+				if last == 0 && record[0] == end {
+					break
+				}
+				if strings.HasSuffix(record[last], end) {
+					line, _ = dec.FieldPos(last) // of the quote
+					record, below, single = nil, line, true
+				}
+				if !yield(above+line, record) {
+					return
+				}
+				if record == nil {
+					break
+				}
+			}
+			if !single {
+				return
+			}
+			above += below
+			for range below {
+				_, text, _ = strings.Cut(text, "\n")
+			}
 		}
 	}
 }
