@@ -137,6 +137,8 @@ func TestCSV(t *testing.T) {
 			[]string{"line 2", "line 4"}},
 		{"semicolons", "a.csv", "id;content\n1;a,b\n", []db.Document{{ID: "1", Text: "a,b"}}, []string{"line 2"}},
 		{"tabs", "a.tsv", "id\tbody\n1\ta,b;c\n", []db.Document{{ID: "1", Text: "a,b;c"}}, []string{"line 2"}},
+		{"separator", "a.csv", "\xef\xbb\xbfsep=|\r\nid|text|n\r\n1|a;b,c|2\r\n3|d\r\n", []db.Document{{ID: "1", Text: "a;b,c", Metadata: db.Metadata{"n": int64(2)}},
+			{ID: "skipped", Text: "2 cells under 3 names"}}, []string{"line 3", "line 4"}},
 		{"row numbers of pandas", "a.csv", ",text\n0,a\n", []db.Document{{Text: "a"}}, []string{"line 2"}},
 		{"numbers", "a.csv", "a,b,c,d,e,f,g\n-3,0.50,1e-05,-1.5E+3,-0,9223372036854775807,1e400\n", []db.Document{{Metadata: db.Metadata{
 			"a": int64(-3), "b": 0.5, "c": 1e-5, "d": -1500.0, "e": int64(0), "f": int64(math.MaxInt64), "g": "1e400"}}}, []string{"line 2"}},
@@ -165,6 +167,8 @@ func TestCSV(t *testing.T) {
 		"a,\xe9\n1,2\n":   "the name of column 2 is not valid UTF-8",
 		"a,b\n\"x\n":      "line",
 		"a,b\nx,y\"z\"\n": "line 2",
+		"sep=;\n":         "no header",
+		"sep=;\na;b\n\"x": "line 3",
 	} {
 		_, _, err := sourced(t, write(t, filepath.Join(t.TempDir(), "a.csv"), in))
 		if !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), say) {

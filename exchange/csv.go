@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/internal/csvhead"
 	"github.com/vecbolt/vecbolt/internal/docjson"
 )
 
@@ -80,12 +81,13 @@ func (s *csvSource) reader(f io.Reader) (*csvReader, error) {
 	}
 	r := &csvReader{name: s.in.path, csv: csv.NewReader(in)}
 	head, _ := in.Peek(in.Size())
-	line, _, _ := strings.Cut(string(head), "\n")
-	switch {
-	case strings.EqualFold(filepath.Ext(s.in.path), ".tsv"):
-		r.csv.Comma = '\t'
-	case strings.Count(line, ";") > strings.Count(line, ","): // programs write it where the comma is a decimal point
-		r.csv.Comma = ';'
+	var stated bool
+	r.csv.Comma, stated = csvhead.Separator(string(head), strings.EqualFold(filepath.Ext(s.in.path), ".tsv"))
+	if stated { // read as a row, so that lines are counted
+		if _, err := r.csv.Read(); err != nil {
+			return nil, err
+		}
+		r.csv.FieldsPerRecord = 0 // the number of names counts
 	}
 	names, err := r.csv.Read()
 	if errors.Is(err, io.EOF) {

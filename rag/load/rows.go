@@ -8,6 +8,8 @@ import (
 	"io"
 	"iter"
 	"strings"
+
+	"github.com/vecbolt/vecbolt/internal/csvhead"
 )
 
 // textFields are the usual names of the text field, in order of preference.
@@ -69,14 +71,12 @@ func (d *Document) fill(fields map[string]any, names []string) {
 }
 
 func (r *reader) csv(text string, tabs bool) bool {
-	comma := ','
-	if tabs {
-		comma = '\t'
-	} else if head, _, _ := strings.Cut(text, "\n"); strings.Count(head, ";") > strings.Count(head, ",") {
-		comma = ';'
-	}
+	comma, stated := csvhead.Separator(text, tabs)
 	var names []string
-	row := -1
+	row := -1 // of the names
+	if stated {
+		row-- // the line is read as a row, so that lines are counted
+	}
 	for line, record := range records(text, comma) {
 		row++
 		if r.ctx.Err() != nil {
@@ -89,6 +89,9 @@ func (r *reader) csv(text string, tabs bool) bool {
 			err = fmt.Errorf("%w: line %d: a quote without an end", ErrBroken, line)
 		case row > 0 && len(record) > len(names):
 			err = fmt.Errorf("%w: %d fields under %d names", ErrBroken, len(record), len(names))
+		}
+		if row < 0 {
+			continue
 		}
 		if row == 0 && err != nil {
 			return r.yield(nil, &SkipError{Source: r.source, Err: err})

@@ -39,6 +39,8 @@ func TestOpenQuotes(t *testing.T) {
 		{"several", "a.csv", "id,text\n1,\"one\n2,\"two\n3,three\n4,\"four\"\"\n5,5\" wide\n", []int{3, 5}, []int{4, 6}, []string{"line 2:", "line 3:", "line 5:"}},
 		{"quotes in cells", "a.csv", "id,text\n1,5\" wide\n2,\"say \"hi\" to\nme\"\n", []int{1, 2}, []int{2, 3}, nil},
 		{"header", "a.csv", "id,\"text\n1,one\n", nil, nil, []string{"a.csv: broken: line 1: a quote without an end"}},
+		{"separator", "a.csv", "sep=;\r\nid;text\r\n1;one\r\n2;\"two\r\n3;three\r\n", []int{1, 3}, []int{3, 5}, []string{"row 2: broken: line 4:"}},
+		{"only a separator", "a.csv", "sep=;\n", nil, nil, nil},
 		{"many", "a.csv", "text\n" + many + "b\n", []int{5001}, []int{5002}, slices.Repeat([]string{"a quote without an end"}, 5000)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
