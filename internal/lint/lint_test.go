@@ -118,7 +118,7 @@ var imports = map[string][]string{
 	"rag/load": {"internal/csvhead", "internal/vfs", "codeberg.org/readeck/go-readability", "github.com/JohannesKaufmann/html-to-markdown/v2/converter",
 		"github.com/JohannesKaufmann/html-to-markdown/v2/plugin/base", "github.com/JohannesKaufmann/html-to-markdown/v2/plugin/commonmark",
 		"github.com/JohannesKaufmann/html-to-markdown/v2/plugin/table", "github.com/gabriel-vasile/mimetype", "github.com/goccy/go-yaml", "github.com/goccy/go-yaml/lexer", "github.com/goccy/go-yaml/token",
-		"github.com/ledongthuc/pdf", "golang.org/x/net/html", "golang.org/x/net/html/charset", "golang.org/x/text/encoding", "golang.org/x/text/encoding/charmap",
+		"github.com/ledongthuc/pdf", "golang.org/x/net/html", "golang.org/x/net/html/atom", "golang.org/x/net/html/charset", "golang.org/x/text/encoding", "golang.org/x/text/encoding/charmap",
 		"golang.org/x/text/encoding/unicode", "golang.org/x/text/encoding/unicode/utf32"},
 	"internal/httpjson": {"internal/errtext", "internal/retry"},
 	"internal/retry":    {},

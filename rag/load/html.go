@@ -16,16 +16,18 @@ import (
 	"github.com/JohannesKaufmann/html-to-markdown/v2/plugin/commonmark"
 	"github.com/JohannesKaufmann/html-to-markdown/v2/plugin/table"
 	"golang.org/x/net/html"
+	"golang.org/x/net/html/atom"
 	"golang.org/x/net/html/charset"
 	"golang.org/x/text/encoding"
 )
 
-// Limits of what the converter adds to the tables of a page. It fills all rows to the width of the
+// Limits of what the converter adds to a page. It fills all rows of a table to the width of the
 // widest. It inserts the cells that others span one by one, and each moves the rest of its row.
 const (
 	maxFiller = 1 << 20 // empty cells of all tables together
 	maxMoved  = 1 << 30 // empty cells of a table times its columns
 	maxSpan   = 1000    // columns of a cell (HTML, 4.9.11)
+	maxLists  = 32      // quotes and lists within each other
 )
 
 // readHTML reads a page as Markdown.
@@ -51,6 +53,7 @@ func readHTML(doc *Document, b []byte, whole bool, limit int64) error {
 	if !whole {
 		root = content(page)
 	}
+	limitNesting(root, 0)
 	if err := limitTables(root); err != nil {
 		return err
 	}
@@ -66,6 +69,20 @@ func readHTML(doc *Document, b []byte, whole bool, limit int64) error {
 	}
 	doc.Text = newlines(strings.ToValidUTF8(string(text), "\ufffd"))
 	return nil
+}
+
+// limitNesting turns quotes and lists that are nested too deep into plain divisions. The converter
+// writes the lines of a quote or a list once more for each level, with a longer prefix.
+func limitNesting(n *html.Node, depth int) {
+	if is(n, "blockquote", "ul", "ol") {
+		depth++
+	}
+	if depth > maxLists && is(n, "blockquote", "ul", "ol", "li") {
+		n.Data, n.DataAtom = "div", atom.Div
+	}
+	for c := range n.ChildNodes() {
+		limitNesting(c, depth)
+	}
 }
 
 // limitTables caps the spans of cells at the size of their table, as a few bytes can state any

@@ -49,6 +49,34 @@ func TestTables(t *testing.T) {
 	}
 }
 
+// TestDeepLists: quotes and lists that are nested deep take little memory, and their text is kept.
+func TestDeepLists(t *testing.T) {
+	lines := strings.Repeat("x<br>", 3000)
+	for name, page := range map[string]string{
+		"quotes": strings.Repeat("<blockquote>", 150) + lines + "</blockquote><p>outside",
+		"lists":  strings.Repeat("<ul><li>item", 150) + lines + "</ul><p>outside",
+		"mixed":  strings.Repeat("<ol><li>item<blockquote>", 100) + lines + "</blockquote><p>outside",
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		docs, skipped := read(t, "a.html", page, &Options{WholePages: true})
+		runtime.ReadMemStats(&after)
+		if len(docs) != 1 || strings.Count(docs[0].Text, "x\n")+strings.Count(docs[0].Text, "x  \n") != 3000 || !strings.Contains(docs[0].Text, "outside") {
+			t.Errorf("%s: %v", name, skipped)
+			for _, d := range docs {
+				t.Errorf("%.300q", d.Text)
+			}
+		}
+		if got := after.TotalAlloc - before.TotalAlloc; got > 128<<20 {
+			t.Errorf("%s: %d MB allocated", name, got>>20)
+		}
+	}
+	const list = "<ul><li>a<ul><li>b<blockquote>c</blockquote></ul></ul>"
+	if docs, _ := read(t, "a.html", list, nil); len(docs) != 1 || docs[0].Text != "- a\n  \n  - b\n    \n    > c" {
+		t.Errorf("%q", docs[0].Text)
+	}
+}
+
 // TestTextOfPage: the text of a page can be longer than the page.
 func TestTextOfPage(t *testing.T) {
 	page := "<p>" + strings.Repeat("*", 900)
