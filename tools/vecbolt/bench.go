@@ -90,7 +90,7 @@ func (c *benchCmd) Run(ctx context.Context, t *tool) error {
 		}
 	}
 	return c.open(db.Options{ReadOnly: true, Workers: 1, Recheck: db.Manual},
-		c.existing(func(coll *db.Collection) error {
+		c.existing(frozen(func(coll *db.Collection) error {
 			p := t.bar("bench: exact answers", func() int64 { return int64(len(queries)) })
 			truth, err := c.truths(ctx, coll, queries, p)
 			p.end()
@@ -120,7 +120,7 @@ func (c *benchCmd) Run(ctx context.Context, t *tool) error {
 				}
 			}
 			return c.report(t, all)
-		}))
+		})))
 }
 
 // report draws the measurements, if wanted, and prints them as a table; with --json they are

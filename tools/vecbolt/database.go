@@ -113,6 +113,22 @@ func (c collection) read(fn func(*db.Collection) error) error {
 	return c.database.read(c.existing(fn))
 }
 
+// frozen returns a function that runs fn on the state that a collection has then: for verbs that
+// read several times, so that their answer does not mix states.
+func frozen(fn func(*db.Collection) error) func(*db.Collection) error {
+	return func(coll *db.Collection) (err error) {
+		snap, err := coll.DB().Snapshot()
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, snap.Close()) }()
+		if coll, err = snap.Of(coll); err != nil {
+			return err
+		}
+		return fn(coll)
+	}
+}
+
 // change opens an existing collection for writing and runs fn.
 func (c collection) change(fn func(*db.Collection) error) error {
 	return c.database.change(c.existing(fn))

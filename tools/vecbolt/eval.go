@@ -101,7 +101,7 @@ func (c *evalCmd) Run(ctx context.Context, t *tool) error {
 	if err != nil {
 		return err
 	}
-	return c.read(func(coll *db.Collection) error {
+	return c.read(frozen(func(coll *db.Collection) error {
 		runners, err := c.runners(ctx, lab, coll)
 		if err != nil {
 			return err
@@ -115,7 +115,7 @@ func (c *evalCmd) Run(ctx context.Context, t *tool) error {
 		}
 		report.Title = c.Collection
 		return c.answer(t, report)
-	})
+	}))
 }
 
 // lab returns the measurement that the flags describe.

@@ -25,8 +25,8 @@ type exportCmd struct {
 }
 
 func (c *exportCmd) Help() string {
-	return "Documents come in the order in which they were last written. JSON lines contain whole documents. The other formats " +
-		"contain vectors only: documents without a vector are skipped, and counted. Importing an export restores every bit."
+	return "Writes the documents of one moment, in the order in which they were last written. JSON lines contain " +
+		"whole documents. The other formats contain vectors only: documents without a vector are skipped, and counted. Importing an export restores every bit."
 }
 
 // Validate is called by kong.
@@ -61,7 +61,13 @@ func (c *exportCmd) Run(ctx context.Context, t *tool) error {
 	if err := c.spare(c.Out, c.Documents); err != nil {
 		return err
 	}
-	return c.read(func(coll *db.Collection) (err error) {
+	return c.read(c.export(ctx, t))
+}
+
+// export returns a function that writes a collection to the files. All of them have one state of
+// it, though an .npy file takes two passes.
+func (c *exportCmd) export(ctx context.Context, t *tool) func(*db.Collection) error {
+	return frozen(func(coll *db.Collection) error {
 		e := exporter{ctx: ctx, coll: coll, cmd: c}
 		out, err := t.create(c.Out)
 		if err != nil {

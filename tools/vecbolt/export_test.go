@@ -1,14 +1,59 @@
 package main
 
 import (
+	"bufio"
+	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/vecbolt/vecbolt/db"
 )
+
+// TestExportOfOneMoment: documents that others write during an export are not in it. A .npy file
+// begins with the number of its rows, so that the collection is read twice.
+func TestExportOfOneMoment(t *testing.T) {
+	vdb, err := db.Open(db.Memory, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer vdb.Close()
+	coll, err := vdb.CreateCollection(t.Context(), "c", db.Schema{Dim: 1}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(id string) {
+		if _, err := coll.Upsert(t.Context(), db.Document{ID: id, Vector: []float32{1}}); err != nil {
+			t.Error(err)
+		}
+	}
+	put("a")
+	var file bytes.Buffer
+	written := 0
+	out := writerFunc(func(b []byte) (int, error) {
+		written++
+		put(fmt.Sprintf("during %d", written))
+		return file.Write(b)
+	})
+	c := exportCmd{Out: "-", Format: "npy"}
+	const least = 16 // bytes of a bufio.Writer: the header does not wait for the rows
+	if err := c.export(t.Context(), &tool{out: bufio.NewWriterSize(out, least), report: io.Discard})(coll); err != nil {
+		t.Error(err)
+	}
+	if written == 0 || !strings.Contains(file.String(), "'shape': (1, 1)") {
+		t.Errorf("%d writes, %q", written, &file)
+	}
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
 // TestOutFile: an export that fails leaves the file of an earlier one, and nothing beside it.
 func TestOutFile(t *testing.T) {

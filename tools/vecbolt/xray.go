@@ -51,7 +51,7 @@ func (c *xrayCmd) Run(ctx context.Context, t *tool) error {
 	if err := c.spare(c.HTML); err != nil {
 		return err
 	}
-	return c.read(func(coll *db.Collection) error {
+	return c.read(frozen(func(coll *db.Collection) error {
 		log, err := c.log(ctx, coll)
 		if err != nil {
 			return err
@@ -80,7 +80,7 @@ func (c *xrayCmd) Run(ctx context.Context, t *tool) error {
 			return t.line(report)
 		}
 		return t.xrayTables(report)
-	})
+	}))
 }
 
 // log returns the results of the logged queries, nil without a log.
