@@ -95,13 +95,14 @@ type LimitOptions struct {
 	Sleep func(context.Context, time.Duration) error
 }
 
-// Limit returns an embedder that delays requests to e to keep within the limits of opts. When the
-// provider asks for a pause, all requests pause. It panics if PerSecond is not positive.
+// Limit returns an embedder that delays requests to e to keep within the limits of opts, in the
+// order of the calls. When the provider asks for a pause, all requests pause. A call whose context
+// ends while it waits makes no request and delays no other. It panics if PerSecond is not positive.
 func Limit(e Embedder, opts LimitOptions) Embedder {
 	if !(opts.PerSecond > 0) {
 		panic("embed: Limit: PerSecond is not positive")
 	}
-	l := &limiter{Embedder: e, now: opts.Now, sleep: opts.Sleep}
+	l := &limiter{Embedder: e, now: opts.Now, sleep: opts.Sleep, turn: make(chan struct{}, 1)}
 	l.interval = time.Duration(min(float64(time.Second)/opts.PerSecond, math.MaxInt32*float64(time.Second)))
 	l.slack = time.Duration(cmp.Or(opts.Burst, 1)-1) * l.interval
 	if l.now == nil {
@@ -114,12 +115,14 @@ func Limit(e Embedder, opts LimitOptions) Embedder {
 }
 
 // A limiter implements the generic cell rate algorithm (ITU-T I.371, annex A): next is the due time
-// of the next request at an even rate, and slack is how much earlier it may come.
+// of the next request at an even rate, and slack is how much earlier it may come. One call waits
+// for that time, and the others for their turn. So a call that gives up has taken nothing.
 type limiter struct {
 	Embedder
 	interval, slack time.Duration
 	now             func() time.Time
 	sleep           func(context.Context, time.Duration) error
+	turn            chan struct{} // full while a call has its turn; the others queue
 
 	mu   sync.Mutex
 	next time.Time
@@ -160,10 +163,8 @@ func (q *limitedQueries) EmbedBatch(ctx context.Context, texts []string) ([][]fl
 }
 
 func (l *limiter) call(ctx context.Context, e Embedder, texts []string) ([][]float32, error) {
-	if wait := l.reserve(); wait > 0 {
-		if err := l.sleep(ctx, wait); err != nil {
-			return nil, &Error{Kind: contextKind(err), Provider: l.Provider(), Model: l.Model(), Err: err}
-		}
+	if err := l.wait(ctx); err != nil {
+		return nil, &Error{Kind: contextKind(err), Provider: l.Provider(), Model: l.Model(), Err: err}
 	}
 	vecs, err := e.EmbedBatch(ctx, texts)
 	var failure *Error
@@ -177,15 +178,44 @@ func (l *limiter) call(ctx context.Context, e Embedder, texts []string) ([][]flo
 	return vecs, err
 }
 
-// reserve reserves the next slot and returns the time until then.
-func (l *limiter) reserve() time.Duration {
+// wait waits until a request may be made, or returns the error of a context that ends first.
+func (l *limiter) wait(ctx context.Context) error {
+	select {
+	case l.turn <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-l.turn }()
+	var waited time.Time // the due time that the call has waited for; zero before
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		due, pause := l.take(waited)
+		if pause <= 0 {
+			return nil
+		}
+		if err := l.sleep(ctx, pause); err != nil {
+			return err
+		}
+		waited = due
+	}
+}
+
+// take takes the next due time if it has come, or has been waited for. Otherwise it returns it, and
+// the pause until a request may be made. While a call waits, the provider may ask for a later time.
+func (l *limiter) take(waited time.Time) (due time.Time, pause time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now := l.now()
-	if l.next.Before(now) {
-		l.next = now
+	if waited.IsZero() || !l.next.Equal(waited) {
+		now := l.now()
+		if l.next.Before(now) {
+			l.next = now
+		}
+		if pause = l.next.Sub(now) - l.slack; pause > 0 {
+			return l.next, pause
+		}
 	}
-	wait := l.next.Sub(now) - l.slack
 	l.next = l.next.Add(l.interval)
-	return wait
+	return due, 0
 }

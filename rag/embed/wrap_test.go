@@ -168,6 +168,65 @@ func TestLimitWaitsWhenAsked(t *testing.T) {
 	})
 }
 
+// A call that is cancelled while it waits leaves its place to those behind it.
+func TestLimitWithoutCancelledCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{dim: 2}
+		e := embed.Limit(f, embed.LimitOptions{PerSecond: 2})
+		start := time.Now()
+		vector(t, e, "x")
+		clients, hangUp := context.WithCancel(t.Context())
+		var at [3]time.Duration
+		for i := range at {
+			for range 20 {
+				go func() {
+					if _, err := e.Embed(clients, "x"); !errors.Is(err, context.Canceled) {
+						t.Error(err)
+					}
+				}()
+			}
+			synctest.Wait()
+			go func() {
+				vector(t, e, "x")
+				at[i] = time.Since(start)
+			}()
+			synctest.Wait()
+		}
+		ms := time.Millisecond
+		time.Sleep(300 * ms)
+		hangUp()
+		time.Sleep(1300 * ms)
+		synctest.Wait()
+		if want := [3]time.Duration{500 * ms, 1000 * ms, 1500 * ms}; at != want {
+			t.Errorf("%v, want %v", at, want)
+		}
+		for range 100 {
+			if _, err := e.Embed(clients, "x"); !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+		}
+		vector(t, e, "x")
+		if now := time.Since(start); now != 2000*ms || len(f.batches) != 5 {
+			t.Errorf("after %v, %d requests", now, len(f.batches))
+		}
+	})
+}
+
+// A pause that the provider asks for also holds for a call that waits already.
+func TestLimitPausesWaitingCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := failing(&embed.Error{Kind: embed.ErrRateLimited, RetryAfter: time.Minute})
+		e := embed.Limit(&slow{Embedder: f}, embed.LimitOptions{PerSecond: 0.5})
+		go e.Embed(t.Context(), "x")
+		synctest.Wait()
+		start := time.Now()
+		vector(t, e, "x")
+		if took := time.Since(start); took != 62*time.Second {
+			t.Error(took)
+		}
+	})
+}
+
 func texts(n int) []string {
 	list := make([]string, n)
 	for i := range list {
