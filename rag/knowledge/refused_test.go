@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -98,9 +99,10 @@ func TestRowsThatCannotBeStored(t *testing.T) {
 // choosy is a provider that refuses long texts, or all texts as with a wrong key.
 type choosy struct {
 	embed.Embedder
-	status int
-	any    bool // refuses all texts
-	takes  bool // refuses none
+	status int       // 0: with vector
+	vector []float32 // what the server gives a refused text
+	any    bool      // refuses all texts
+	takes  bool      // refuses none
 }
 
 func (c *choosy) Provider() string { return "counting" }
@@ -114,10 +116,17 @@ func (c *choosy) Embed(ctx context.Context, text string) ([]float32, error) {
 }
 
 func (c *choosy) EmbedBatch(ctx context.Context, texts []string) ([][]float32, error) {
-	if c.any || !c.takes && slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(text, "long") }) {
+	refuses := func(text string) bool { return c.any || !c.takes && strings.Contains(text, "long") }
+	if c.status != 0 && slices.ContainsFunc(texts, refuses) {
 		return nil, &embed.Error{Kind: embed.ErrProvider, Status: c.status, Err: errors.New("input too long")}
 	}
-	return c.Embedder.EmbedBatch(ctx, texts)
+	vecs, err := c.Embedder.EmbedBatch(ctx, texts)
+	for i := range vecs {
+		if refuses(texts[i]) {
+			vecs[i] = c.vector
+		}
+	}
+	return vecs, err
 }
 
 // provide makes c the provider of the bases.
@@ -134,23 +143,31 @@ func (f *fixture) provide(c *choosy) {
 }
 
 func TestTextsThatTheProviderRefuses(t *testing.T) {
+	const reason = "input too long"
+	nan := make([]float32, counted.Embedding.Dimensions)
+	nan[0] = float32(math.NaN())
 	for _, tt := range []struct {
 		status int
+		vector []float32
 		any    bool
 		ends   bool // the run
+		reason string
 	}{
-		{http.StatusBadRequest, false, false},
-		{http.StatusRequestEntityTooLarge, false, false},
-		{http.StatusUnprocessableEntity, false, false},
-		{http.StatusBadRequest, true, true}, // as for a wrong key
-		{http.StatusUnauthorized, false, true},
-		{http.StatusTooManyRequests, false, true},
-		{http.StatusInternalServerError, false, false},
-		{http.StatusInternalServerError, true, true},
-		{http.StatusServiceUnavailable, false, true},
+		{http.StatusBadRequest, nil, false, false, reason},
+		{http.StatusRequestEntityTooLarge, nil, false, false, reason},
+		{http.StatusUnprocessableEntity, nil, false, false, reason},
+		{http.StatusBadRequest, nil, true, true, reason}, // as for a wrong key
+		{http.StatusUnauthorized, nil, false, true, reason},
+		{http.StatusTooManyRequests, nil, false, true, reason},
+		{http.StatusInternalServerError, nil, false, false, reason},
+		{http.StatusInternalServerError, nil, true, true, reason},
+		{http.StatusServiceUnavailable, nil, false, true, reason},
+		{0, nan, false, false, "is NaN"},
+		{0, nil, false, false, "has 0 components"},
+		{0, []float32{1}, true, true, "dimension mismatch"}, // as for another model
 	} {
 		f := newFixture(t)
-		c := &choosy{status: tt.status}
+		c := &choosy{status: tt.status, vector: tt.vector}
 		f.provide(c)
 		for _, name := range []string{"a", "b", "c", "d", "e"} {
 			f.write(name+".md", "Text of "+name+".")
@@ -164,7 +181,7 @@ func TestTextsThatTheProviderRefuses(t *testing.T) {
 		f.write("e.md", "Too long again.")
 		r, err := f.Learn(t.Context(), "b", LearnOptions{Paths: []string{f.docs}})
 		if tt.ends {
-			if err == nil || !strings.Contains(err.Error(), "input too long") {
+			if err == nil || !strings.Contains(err.Error(), tt.reason) {
 				t.Errorf("%+v: %+v, %v", tt, r, err)
 			}
 			continue
@@ -173,7 +190,7 @@ func TestTextsThatTheProviderRefuses(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.expect(*r, Report{Files: 3, Chunks: 3, Embedded: 1, Skipped: 2, Broken: 2})
-		if len(r.Unread) != 2 || !strings.HasSuffix(r.Unread[0].File, "b.md") || !strings.Contains(r.Unread[1].Reason, "input too long") {
+		if len(r.Unread) != 2 || !strings.HasSuffix(r.Unread[0].File, "b.md") || !strings.Contains(r.Unread[1].Reason, tt.reason) {
 			t.Errorf("%+v: %+v", tt, r.Unread)
 		}
 		if s, err := f.Status(t.Context(), "b"); err != nil || s.Files != 5 || s.Chunks != 5 {

@@ -102,7 +102,8 @@ func (l *learner) vectors(docs []*db.Document, refusals map[*db.Document]error) 
 	if refused(err) {
 		// A wrong key or setting, or a broken server, gives the same answer to every text. So try
 		// another one, whose vector is of no use to a cache.
-		if _, other := uncached(l.embedder).Embed(l.ctx, rand.Text()); other != nil {
+		provider := embed.Batches(uncached(l.embedder), nil) // checks the vector
+		if _, other := provider.EmbedBatch(l.ctx, []string{rand.Text()}); other != nil {
 			return err
 		}
 		if len(docs) == 1 {
@@ -128,11 +129,14 @@ func (l *learner) vectors(docs []*db.Document, refusals map[*db.Document]error) 
 }
 
 // refused reports whether a provider answered that it does not embed some texts, for example
-// because one is too long. Some servers call that an error of their own.
+// because one is too long. Some servers call that an error of their own, or return no valid vector.
 func refused(err error) bool {
 	var e *embed.Error
 	if !errors.As(err, &e) {
 		return false
+	}
+	if e.Kind == embed.ErrInvalidResponse {
+		return true
 	}
 	switch e.Status {
 	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity,
