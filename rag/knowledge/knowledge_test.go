@@ -114,6 +114,33 @@ func (f *fixture) expect(got, want Report) {
 
 const animals = "# Animals\n\n## Cats\n\nCats sleep most of the day and purr when they are content.\n\n## Dogs\n\nDogs guard the house and bark at strangers.\n"
 
+// Pages are read again once all of them is wanted, or the main content alone.
+func TestWholePages(t *testing.T) {
+	f := newFixture(t)
+	f.write("a.md", "Cats purr.")
+	f.write("page.html", "<p>Cats sleep.</p><aside>Never wake them.</aside>")
+	skipped := Report{Files: 2, Chunks: 2, Skipped: 2}
+	for i, want := range []struct {
+		whole bool
+		Report
+	}{
+		{false, Report{Files: 2, Chunks: 2, Embedded: 2}}, {false, skipped},
+		{true, Report{Files: 2, Chunks: 2, Embedded: 1}}, {true, skipped},
+		{false, Report{Files: 2, Chunks: 2, Embedded: 1}}, {false, skipped},
+	} {
+		o := LearnOptions{Paths: []string{f.docs}, Config: counted, Load: &load.Options{WholePages: want.whole}}
+		r, err := f.Learn(t.Context(), "b", o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.expect(*r, want.Report)
+		_, chunks, err := f.FileChunks(t.Context(), "b", filepath.ToSlash(filepath.Join(f.docs, "page.html")), 0, 1)
+		if err != nil || strings.Contains(chunks[0].Text, "Never") != want.whole {
+			t.Errorf("run %d: %+v, %v", i, chunks, err)
+		}
+	}
+}
+
 func TestLearn(t *testing.T) {
 	f := newFixture(t)
 	f.write("animals.md", animals)

@@ -39,7 +39,8 @@ type LearnOptions struct {
 	Config *Config
 	// Set sets keys of config.yaml, after Config, as Config.Set does.
 	Set map[string]any
-	// Load says which files of a directory are read, and how.
+	// Load says which files of a directory are read, and how. With another WholePages than before,
+	// files are read again.
 	Load *load.Options
 	// Progress, if set, is called after each file.
 	Progress func(file string)
@@ -237,7 +238,7 @@ func idBelow(id, path, file string) (string, error) {
 // Metadata of a document in the collection of files.
 const (
 	fileHash     = "hash"     // content hash
-	fileSplitter = "splitter" // how the file was split
+	fileSplitter = "splitter" // how the file was read and split
 	fileChunks   = "chunks"   // number of chunks
 	fileUnread   = "unread"   // reasons why the file or rows of it have no text, as a list
 	fileRefused  = "refused"  // true: the provider refused rows, and the next run tries them again
@@ -299,6 +300,9 @@ func (l *learner) read(id string, r io.Reader) error {
 	}
 	if l.opts.Tokens.Count != nil {
 		how += "/" + l.opts.Tokens.Name
+	}
+	if l.o.Load.WholePages {
+		how += "/whole pages" // also for other formats, which the content decides; vectors are kept
 	}
 	before := 0 // chunks
 	var duplicate *db.Document
