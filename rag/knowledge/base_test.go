@@ -310,6 +310,34 @@ func TestWorkingDirectories(t *testing.T) {
 	}
 }
 
+// TestLinks: a symbolic link below the root is a place of its own. It may lead to a new version of
+// its files, which then replace the old ones.
+func TestLinks(t *testing.T) {
+	f := newFixture(t)
+	top := real(t)
+	put(t, top, "v1/x.txt", "Apples are red.")
+	put(t, top, "v1/y.txt", "Plums are blue.")
+	put(t, top, "v2/x.txt", "Apples are green.")
+	t.Chdir(top)
+	lead := func(version string) {
+		t.Helper()
+		if err := os.RemoveAll("current"); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(version, "current"); err != nil {
+			t.Skip("skipped: no symbolic links here:", err)
+		}
+	}
+	lead("v1")
+	f.expect(f.learnPaths(counted, "current"), Report{Files: 2, Chunks: 2, Embedded: 2})
+	f.expectIDs("current/x.txt", "current/y.txt")
+	lead("v2")
+	f.expect(f.learnPaths(nil, "current"), Report{Files: 1, Chunks: 1, Embedded: 1, Removed: 1})
+	f.expectIDs("current/x.txt")
+	f.expect(f.learnPaths(nil, "v2"), Report{Files: 1, Chunks: 1})
+	f.expectIDs("current/x.txt", "v2/x.txt")
+}
+
 // TestProjectMoves moves a directory with the workspace in it.
 func TestProjectMoves(t *testing.T) {
 	f := newFixture(t)

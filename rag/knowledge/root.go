@@ -133,7 +133,8 @@ func (r root) absolute(path string) string {
 }
 
 // id returns the id of a file or directory: its path below the root, after resolving symbolic links
-// above it if necessary, or its absolute path.
+// if necessary, or its absolute path. A link below the root keeps its name, because it may lead to
+// a new version of its files later, which are to replace the old ones.
 func (r root) id(path string) string {
 	path = r.absolute(path)
 	parent, err := filepath.EvalSymlinks(filepath.Dir(path))
