@@ -224,6 +224,7 @@ func TestBases(t *testing.T) {
 		{reader, 200, "GET", "/bases/pets/files", "", `^{"files":\[{"name":"[^"]*cats.md","chunks":1},{"name":"[^"]*dogs.md","chunks":1}\],"count":2,"total":2}`},
 		{reader, 200, "GET", "/bases/pets/files?limit=1", "", `"chunks":1}\],"count":1,"total":2,"next":"[^"]*cats.md"}`},
 		{reader, 400, "GET", "/bases/pets/files?limit=0", "", `limit: want an integer from 1 to 1000`},
+		{reader, 400, "GET", "/bases/pets/files?limit=1&limit=2", "", `parameter \\"limit\\" is given twice`},
 		{reader, 400, "GET", "/bases/pets/files?offset=1", "", `unknown parameter \\"offset\\"`},
 		{reader, 404, "GET", "/bases/none/files", "", `Base 'none' not found`},
 		{reader, 404, "GET", "/bases/pets/files/none.md", "", `Base 'pets' has no file 'none.md'`},

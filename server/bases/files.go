@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"net/http"
-	"net/url"
 	"strconv"
 
 	"github.com/vecbolt/vecbolt/rag"
@@ -14,17 +13,9 @@ import (
 
 // parameters reads the parameters of a page.
 func parameters(r *http.Request, known ...string) (values map[string]string, limit int, err error) {
-	query, err := url.ParseQuery(r.URL.RawQuery)
+	values, err = rest.Parameters(r, append(known, "limit")...)
 	if err != nil {
-		return nil, 0, rest.Errorf(http.StatusBadRequest, "parameters cannot be read")
-	}
-	values = map[string]string{}
-	for _, key := range append(known, "limit") {
-		values[key] = query.Get(key)
-		delete(query, key)
-	}
-	for key := range query {
-		return nil, 0, rest.Errorf(http.StatusBadRequest, "unknown parameter %.100q", key)
+		return nil, 0, err
 	}
 	limit, err = strconv.Atoi(cmp.Or(values["limit"], "100"))
 	if err != nil || limit < 1 || limit > maxPage {
