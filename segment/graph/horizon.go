@@ -19,10 +19,12 @@ const (
 	mostBeyond = 0.3  // share of queries beyond the horizon from which a graph is of no use
 )
 
-// setHorizons sets the horizons of a graph whose metric is not Dot: farther than from all trials
-// that are made of rows. In many dimensions, noise is beyond them, and so hard that no setting
-// would be left for the others. For L2, a query shorter than all of these trials is beyond them,
-// too. Nearly equal distances of rows to a query near zero are less than codes can tell.
+// setHorizons sets the horizons of a graph whose metric is not Dot: as far as the farthest of the
+// trials that are made of rows, and somewhat farther than those that are rows, because searches
+// find rows beyond the true ones. They are somewhat farther, too, if a kind of the other trials
+// has enough there to be measured. In many dimensions, noise is beyond them, and so hard that no
+// setting would be left for the others. For L2, a query shorter than all of these trials is beyond
+// them, too. Nearly equal distances of rows to a query near zero are less than codes can tell.
 func (b *builder) setHorizons(trials []trial) {
 	shortest := math.Inf(1)
 	for i := range trials {
@@ -33,10 +35,27 @@ func (b *builder) setHorizons(trials []trial) {
 		if square := simd.Dot64(t.vec, t.vec); square < shortest { // not NaN
 			shortest = square
 		}
+		margin := float32(1)
+		if t.kind == synthetic.LikeRows {
+			margin = farther
+		}
 		for c, k := range calibrated {
 			if k <= len(t.truth) {
-				b.head.horizons[c] = max(b.head.horizons[c], farther*t.truth[k-1].dist)
+				b.head.horizons[c] = max(b.head.horizons[c], margin*t.truth[k-1].dist)
 			}
+		}
+	}
+	for c, k := range calibrated {
+		farthest, some := b.head.horizons[c], [synthetic.Kinds]int{}
+		for i := range trials {
+			if t := &trials[i]; k <= len(t.truth) {
+				if dist := t.truth[k-1].dist; dist > farthest && dist <= farther*farthest {
+					some[t.kind]++
+				}
+			}
+		}
+		if slices.Max(some[:]) >= fewest {
+			b.head.horizons[c] *= farther
 		}
 	}
 	if b.head.ident.Metric == fileformat.L2 {

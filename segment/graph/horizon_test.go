@@ -228,3 +228,38 @@ func TestDirections(t *testing.T) {
 		t.Errorf("queries shorter than %g promise nothing", length)
 	}
 }
+
+// TestHorizonIsMeasured: a horizon is farther than all trials made of rows only if one kind of the
+// others has enough trials in between, or if these trials are rows. Otherwise a search there would
+// promise a recall that no trial has measured.
+func TestHorizonIsMeasured(t *testing.T) {
+	const n = 10
+	at := func(kind synthetic.Kind, dist float32) trial {
+		return trial{kind: kind, truth: slices.Repeat([]neighbour{{dist: dist}}, n)}
+	}
+	for _, c := range []struct {
+		name    string
+		between []synthetic.Kind // kinds of the trials a little farther than all made of rows
+		rows    float32          // distance of a trial that is a row
+		want    float32
+	}{
+		{"none", nil, 1, 2},
+		{"few", slices.Repeat([]synthetic.Kind{synthetic.Anywhere}, fewest-1), 1, 2},
+		{"few of each kind", slices.Repeat([]synthetic.Kind{synthetic.Anywhere, synthetic.Popular}, fewest-1), 1, 2},
+		{"enough", slices.Repeat([]synthetic.Kind{synthetic.Anywhere}, fewest), 1, 2 * farther},
+		{"a row", nil, 2, 2 * farther},
+	} {
+		b := &builder{Graph: &Graph{}}
+		trials := []trial{at(synthetic.Noisy, 2), at(synthetic.LikeRows, c.rows)}
+		for range fewest { // too far to be measured
+			trials = append(trials, at(synthetic.WeakDirections, 3))
+		}
+		for _, k := range c.between {
+			trials = append(trials, at(k, 2.05))
+		}
+		b.setHorizons(trials)
+		if got := b.head.horizons; got[0] != c.want || got[1] != c.want || got[2] != 0 {
+			t.Errorf("%s: horizons of %v, want %g for up to %d results", c.name, got, c.want, n)
+		}
+	}
+}
