@@ -583,46 +583,65 @@ func TestWorkingDirectory(t *testing.T) {
 	alone(t, parent, "db", "copy")
 }
 
-// TestDirectoryReplaced puts another database in the place of one that a process follows. When its
-// leader ends, that process says so, and does not take the other files for damaged ones.
+// TestDirectoryReplaced puts another database, or a backup of the same one, in the place of one
+// that a process follows. When its leader ends, that process says so, does not take the other files
+// for damaged ones, and keeps what it has seen.
 func TestDirectoryReplaced(t *testing.T) {
 	bounded(t)
-	for _, led := range []bool{false, true} {
-		t.Run(fmt.Sprintf("led=%v", led), func(t *testing.T) {
-			ctx, parent := t.Context(), t.TempDir()
-			dir, other := filepath.Join(parent, "db"), filepath.Join(parent, "other")
-			for _, at := range []string{dir, other} {
-				vdb := open(t, at, nil)
-				upsert(t, collection(t, vdb, "c", Schema{Dim: 1}), Document{ID: at, Vector: []float32{1}})
-				if err := vdb.Close(); err != nil {
+	for _, by := range []string{"another database", "a backup"} {
+		for _, led := range []bool{false, true} {
+			t.Run(fmt.Sprintf("by %s, led=%v", by, led), func(t *testing.T) {
+				t.Parallel() // each waits for a second attempt to lead
+				ctx, parent := t.Context(), t.TempDir()
+				dir, other := filepath.Join(parent, "db"), filepath.Join(parent, "other")
+				leader, follower := openBoth(t, dir)
+				reader := open(t, dir, &Options{ReadOnly: true})
+				docs := collection(t, leader, "c", Schema{Dim: 1})
+				upsert(t, docs, Document{ID: "before", Vector: []float32{1}})
+				if by == "a backup" {
+					if err := leader.Backup(ctx, other); err != nil {
+						t.Fatal(err)
+					}
+				} else {
+					vdb := open(t, other, nil)
+					collection(t, vdb, "c", Schema{Dim: 1})
+					if err := vdb.Close(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				upsert(t, docs, Document{ID: "since", Vector: []float32{1}})
+				if err := errors.Join(follower.Barrier(ctx), reader.Barrier(ctx)); err != nil {
 					t.Fatal(err)
 				}
-			}
-			leader, follower := openBoth(t, dir)
-			if err := errors.Join(os.Rename(dir, dir+".old"), os.Rename(other, dir)); err != nil {
-				t.Fatal(err)
-			}
-			if led {
-				open(t, dir, nil)
-			}
-			if err := leader.Close(); err != nil {
-				t.Fatal(err)
-			}
-			c := collectionOf(t, follower, "c")
-			_, err := c.Insert(ctx, Document{ID: "new", Vector: []float32{1}})
-			if !errors.Is(err, engine.ErrReplaced) || !errors.Is(err, ErrClosed) || errors.Is(err, ErrCorrupt) {
-				t.Error(err)
-			}
-			if s := must(follower.Stats()); !strings.Contains(s.Failed, engine.ErrReplaced.Error()) {
-				t.Errorf("failed: %q", s.Failed)
-			}
-			if _, err := c.Get(ctx, dir, WithVector); err != nil {
-				t.Error(err)
-			}
-			if err := follower.Close(); err != nil {
-				t.Error(err)
-			}
-		})
+				if err := errors.Join(os.Rename(dir, dir+".old"), os.Rename(other, dir)); err != nil {
+					t.Fatal(err)
+				}
+				if led {
+					open(t, dir, nil)
+				}
+				if err := leader.Close(); err != nil {
+					t.Fatal(err)
+				}
+				c := collectionOf(t, follower, "c")
+				_, err := c.Insert(ctx, Document{ID: "new", Vector: []float32{1}})
+				for call, err := range map[string]error{"Insert": err, "Barrier": reader.Barrier(ctx)} {
+					if !errors.Is(err, engine.ErrReplaced) || errors.Is(err, ErrCorrupt) { // which is ErrClosed
+						t.Errorf("%s: %v", call, err)
+					}
+				}
+				for _, vdb := range []*DB{follower, reader} {
+					if s := must(vdb.Stats()); !strings.Contains(s.Failed, engine.ErrReplaced.Error()) {
+						t.Errorf("failed: %q", s.Failed)
+					}
+					if _, err := collectionOf(t, vdb, "c").Get(ctx, "since", WithVector); err != nil {
+						t.Error(err)
+					}
+					if err := vdb.Close(); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
 	}
 }
 

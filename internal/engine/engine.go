@@ -86,7 +86,7 @@ type Engine struct {
 
 	role     atomic.Uint32 // a Role
 	behind   atomic.Bool   // the version is that of a directory which was fenced: see Fenced
-	replaced atomic.Bool   // load found another database in the directory
+	replaced atomic.Bool   // another database, or an earlier state, is in the directory
 	shared   sharing
 	writes   bool                 // from the lock to its end: this process may write; guarded by mu
 	deposed  map[*func()]struct{} // see WhenDeposed; guarded by mu
@@ -257,7 +257,7 @@ func (e *Engine) Present(led bool) error {
 }
 
 func (e *Engine) replacedError() error {
-	return fmt.Errorf("%w: %q has another database now: open it again", ErrReplaced, e.Dir)
+	return fmt.Errorf("%w: %q has another database, or an earlier state of it, now: open it again", ErrReplaced, e.Dir)
 }
 
 // refused is err with mu held. A directory that could not be synced is a reason, no

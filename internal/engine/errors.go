@@ -31,7 +31,8 @@ var (
 	ErrUnknown           = errors.New("write outcome unknown")
 )
 
-// ErrReplaced says that the directory holds another database than the process has opened.
+// ErrReplaced says that the directory holds another database than the process has opened, or an
+// earlier state of it.
 var ErrReplaced = fmt.Errorf("%w: the directory was replaced", ErrClosed)
 
 // ErrRemoved says that the directory holds no database any longer, or does not exist.

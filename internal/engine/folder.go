@@ -368,7 +368,9 @@ func (e *Engine) replace(build func() (*meta.Store, error)) (err error) {
 	e.hold(true)
 	var store *meta.Store
 	err = vfs.Catch(MetaName, func() (err error) { // a panic, too, must restore the version before
-		store, err = build()
+		if store, err = build(); err == nil {
+			err = e.checkLater()
+		}
 		return err
 	})
 	if err != nil {

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/vecbolt/vecbolt/internal/meta"
@@ -170,4 +171,19 @@ func (e *Engine) setWrites(may bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.writes = may
+}
+
+// checkLater returns ErrReplaced if the version that replace has prepared lacks batches of the
+// present one: somebody has put a backup in the place of the directory. Every batch of a version
+// is in the log, and the end of a process takes nothing from that: a power cut, which may, ends
+// this process as well. A published folder may go back, see folderReader.ahead.
+func (e *Engine) checkLater() error {
+	e.commitMu.Lock()
+	defer e.commitMu.Unlock()
+	if e.folder != nil || e.cur == nil || e.held == nil || e.held.LSN >= e.cur.LSN {
+		return nil
+	}
+	e.replaced.Store(true)
+	return fmt.Errorf("%w: %q has an earlier state of the database now, batch %d instead of %d: open it again",
+		ErrReplaced, e.Dir, e.held.LSN, e.cur.LSN)
 }
