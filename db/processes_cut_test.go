@@ -10,6 +10,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net"
+	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -20,6 +21,7 @@ import (
 	"time"
 
 	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/internal/share"
 )
 
@@ -563,3 +565,54 @@ func TestConnectionsStall(t *testing.T) {
 
 // TestConnectionsDrip sends all messages byte by byte.
 func TestConnectionsDrip(t *testing.T) { runCut(t, &cutter{drip: true}) }
+
+// TestSnapshotsOutliveConnections ends the connection of a process that holds a snapshot, and which
+// joins again, while its leader goes on: no page that the snapshot reads is used again. Once many
+// pages wait for that, the leader goes on in a copy of meta.bolt.
+func TestSnapshotsOutliveConnections(t *testing.T) {
+	bounded(t)
+	ctx := t.Context()
+	w, leader, others := unanswered(t, 1)
+	vdb, docs := others[0], collectionOf(t, leader, "docs")
+	write := func(text string) {
+		t.Helper()
+		var all []Document
+		for i := range 100 {
+			all = append(all, Document{ID: fmt.Sprint(i), Text: strings.Repeat(text, 1000)})
+		}
+		upsert(t, docs, all...)
+		if err := errors.Join(leader.Flush(ctx), vdb.Barrier(ctx)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("first ")
+	snap, err := vdb.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.cut()
+	file := func() os.FileInfo { return must(os.Stat(filepath.Join(leader.engine.Dir, engine.MetaName))) }
+	for n, before, copied := 0, file(), -1; copied < 0 || n < copied+5; n++ {
+		write(fmt.Sprint("later ", n))
+		if copied < 0 && !os.SameFile(before, file()) {
+			copied = n
+		}
+		d, err := must(snap.Collection("docs")).Get(ctx, "50", WithText)
+		if err != nil {
+			t.Fatalf("round %d, copied in %d: %v", n, copied, err)
+		}
+		if !strings.HasPrefix(d.Text, "first ") {
+			t.Fatalf("round %d, copied in %d: the snapshot has %.20q", n, copied, d.Text)
+		}
+		if n > 100 {
+			t.Fatal("there is no copy")
+		}
+	}
+	check(t, vdb)
+	if err := errors.Join(snap.Close(), vdb.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for storeOf(leader).Pinned() > 0 {
+		runtime.Gosched()
+	}
+}

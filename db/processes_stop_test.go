@@ -11,6 +11,8 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"runtime"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -66,7 +68,7 @@ func stopsItself(t *testing.T, env string) *exec.Cmd {
 }
 
 // TestStoppedWhileItDecides stops a follower while it decides what to write, for which all others
-// wait. They go on without it, and it decides again when it goes on.
+// wait. They go on without it, and it decides again when it goes on. Its snapshot stays as it was.
 func TestStoppedWhileItDecides(t *testing.T) {
 	bounded(t)
 	if dir := os.Getenv("VECBOLT_DECIDES"); dir != "" {
@@ -79,10 +81,19 @@ func TestStoppedWhileItDecides(t *testing.T) {
 	ctx, dir := t.Context(), t.TempDir()
 	vdb := open(t, dir, nil)
 	c := collection(t, vdb, "c", Schema{})
-	upsert(t, c, Document{ID: "before"})
+	upsert(t, c, Document{ID: "before", Text: "first"})
+	if err := vdb.Flush(ctx); err != nil {
+		t.Fatal(err)
+	}
 	cmd := stopsItself(t, "VECBOLT_DECIDES="+dir)
 	if _, err := c.Insert(ctx, Document{ID: "beside"}); err != nil {
 		t.Fatal(err)
+	}
+	for n := range 10 { // pages of meta.bolt are used again
+		upsert(t, c, Document{ID: "before", Text: strings.Repeat(fmt.Sprint("later ", n), 1000)})
+		if err := vdb.Flush(ctx); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if err := cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
@@ -103,6 +114,20 @@ func stopAndDecide(dir string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, vdb.Close()) }()
+	snap, err := vdb.Snapshot()
+	if err != nil {
+		return err
+	}
+	defer func() {
+		c, failed := snap.Collection("c")
+		if failed == nil {
+			var d *Document
+			if d, failed = c.Get(context.Background(), "before", WithText); failed == nil && d.Text != "first" {
+				failed = fmt.Errorf("the snapshot has %.20q", d.Text)
+			}
+		}
+		err = errors.Join(err, failed, snap.Close())
+	}()
 	stopped, goes := false, make(chan os.Signal, 1)
 	signal.Notify(goes, syscall.SIGCONT)
 	_, err = vdb.engine.Exclusively(context.Background(), func(g *engine.Group) ([]engine.Op, error) {
@@ -119,6 +144,47 @@ func stopAndDecide(dir string) (err error) {
 		return []engine.Op{{Kind: engine.OpPut, Collection: "c", ID: doc.ID, Doc: b}}, err
 	})
 	return err
+}
+
+// TestKilledFollower: the leader keeps the roots of a process that is stopped, and no longer when
+// it is killed, though another process reads the same file.
+func TestKilledFollower(t *testing.T) {
+	bounded(t)
+	if dir := os.Getenv("VECBOLT_IS_KILLED"); dir != "" {
+		if _, err := Open(dir, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := syscall.Kill(os.Getpid(), syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		select {}
+	}
+	dir := t.TempDir()
+	leader, other := openBoth(t, dir)
+	c := collection(t, leader, "c", Schema{})
+	flush := func() {
+		upsert(t, c, Document{ID: "a"})
+		if err := errors.Join(leader.Flush(t.Context()), other.Barrier(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	flush()
+	cmd := stopsItself(t, "VECBOLT_IS_KILLED="+dir)
+	for range 3 {
+		flush()
+	}
+	if n := storeOf(leader).Pinned(); n < 2 {
+		t.Errorf("%d roots are pinned beside a process that is stopped", n)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // it was killed
+	for storeOf(leader).Pinned() > 1 {
+		runtime.Gosched()
+	}
+	flush()
+	check(t, other)
 }
 
 // TestStoppedLeaderReads stops a leader while it does nothing, until another process has written.

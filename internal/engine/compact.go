@@ -68,14 +68,8 @@ func (e *Engine) compactAll(ctx context.Context) error {
 		}
 		progress.Add(c.rows())
 	}
-	if file, free := e.store.Size(); free > 1<<20 && free > file/8 {
-		err := e.rewriteMeta()
-		if noSpace(err) && e.store.Usable() {
-			return err // meta.bolt is unchanged
-		}
-		if err != nil {
-			return e.Fail(err)
-		}
+	if _, err := e.shrinkMeta(); err != nil {
+		return err
 	}
 	if err := e.Settle(); err != nil {
 		return err
@@ -90,6 +84,19 @@ func (e *Engine) compactAll(ctx context.Context) error {
 		return e.Settle()
 	}
 	return nil
+}
+
+// shrinkMeta replaces meta.bolt by a copy without free pages if these are many.
+func (e *Engine) shrinkMeta() (done bool, err error) {
+	file, free := e.store.Size()
+	if free <= 1<<20 || free <= file/8 {
+		return false, nil
+	}
+	err = e.rewriteMeta()
+	if err == nil || errors.Is(err, errDeposed) || noSpace(err) && e.store.Usable() {
+		return err == nil, err // after an error, meta.bolt is unchanged
+	}
+	return false, e.Fail(err)
 }
 
 func (e *Engine) rewriteMeta() error {

@@ -67,7 +67,8 @@ type Engine struct {
 	running int                       // calls that Close waits for
 	idle    *sync.Cond                // signals running == 0
 	failed  error
-	closed  bool
+	closed  bool // calls are refused
+	closing bool // Close was called
 
 	released bool // release has closed all segments; versions that end later must not close them again
 
@@ -126,11 +127,11 @@ func newEngine(dir string, opts Options) *Engine {
 // calls; later ones fail with ErrClosed. A second close does nothing.
 func (e *Engine) Close() error {
 	e.mu.Lock()
-	if e.closed {
+	if e.closing {
 		e.mu.Unlock()
 		return nil
 	}
-	e.closed = true
+	e.closing, e.closed = true, true
 	e.mu.Unlock()
 	e.background.stop()
 	e.commitMu.Lock()
@@ -146,6 +147,14 @@ func (e *Engine) Close() error {
 	err = errors.Join(err, e.release())
 	e.Opts.Logger.Info("closed", "dir", e.Dir)
 	return err
+}
+
+// Refuse ends calls that begin from now on, as Close does, and reports whether none runs.
+func (e *Engine) Refuse() (idle bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.closed = true
+	return e.running == 0
 }
 
 // finish brings the files into a state that the next Open can use without recovery. A

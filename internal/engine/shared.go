@@ -67,6 +67,7 @@ func (e *Engine) LogBytes() int64 {
 type Root struct {
 	DB      [16]byte // identity of the database
 	Leader  string   // token of the lock
+	Link    uint64   // of a follower: the connection that it came over
 	Tx      uint64   // transaction of meta.bolt
 	Applied uint64   // the last batch in it
 }
@@ -197,6 +198,24 @@ func (e *Engine) Join(begin func(root Root, lsn uint64, unpin func()), each func
 		return nil
 	}
 	return err
+}
+
+// LeaveMeta reports whether no other process reads the roots that are pinned, except for followers
+// that have been told a new root since: no process has meta.bolt open, or LeaveMeta has replaced it
+// by a copy, and those that have it open keep the file before. It makes no copy until enough pages
+// are free that the copy saves space.
+func (e *Engine) LeaveMeta() (left bool, err error) {
+	if e.Usable(context.Background()) != nil {
+		return false, nil // it writes nothing
+	}
+	defer e.End()
+	e.metaMu.Lock()
+	left, err = e.store.Unread()
+	e.metaMu.Unlock()
+	if left || err != nil {
+		return left, err
+	}
+	return e.shrinkMeta()
 }
 
 // openMeta opens meta.bolt. If processes that followed an earlier leader still read it, or read it

@@ -92,6 +92,16 @@ func (s *Store) Pin() (root uint64, unpin func(), err error) {
 // Pinned returns the number of pins that have not ended.
 func (s *Store) Pinned() int { return s.pins.count() }
 
+// Unread reports whether no other process has the file open.
+func (s *Store) Unread() (bool, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.bolt == nil {
+		return false, errClosed
+	}
+	return vfs.Unheld(s.file)
+}
+
 // openRoot opens the file at Options.Root. All transactions of View are begun here, because a later
 // one would see the newest root.
 func (s *Store) openRoot() (err error) {

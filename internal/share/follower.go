@@ -166,7 +166,11 @@ func (m *Member) run(l *link) {
 		if m.ctx.Err() != nil {
 			return
 		}
-		m.opts.Logger.Info("the leader has ended", "process", l.welcome.Process.PID, "reason", err)
+		what := "the connection to the leader has ended"
+		if l.bye { // nobody reads any more
+			what = "the leader has ended"
+		}
+		m.opts.Logger.Info(what, "process", l.welcome.Process.PID, "reason", err)
 		l = nil
 	}
 }
@@ -420,9 +424,9 @@ func (m *Member) Outcome(ctx context.Context, id engine.RequestID, seen uint64) 
 // Left implements engine.Upstream.
 func (m *Member) Left(root engine.Root) {
 	// The caller holds the lock of the engine, so this must not block: it only queues a frame.
-	// Roots of different leaders may have the same number. So the release goes only to the leader
-	// that made the root.
-	if l := m.link.Load(); l != nil && l.token == root.Leader {
+	// Roots of different connections may have the same number. So the release goes only to the one
+	// that the root came over: if that has ended, the leader keeps the root, see lost.go.
+	if l := m.link.Load(); l != nil && l.number == root.Link {
 		if frame, err := Append(nil, Release{Tx: root.Tx}); err == nil {
 			l.out.addSoon(frame)
 		}

@@ -58,6 +58,24 @@ func TestPassing(t *testing.T) {
 	}
 }
 
+// TestReleaseOverItsLink: a root is released over the connection that it came over, and not over
+// the next one to the same leader, where another root has its number.
+func TestReleaseOverItsLink(t *testing.T) {
+	if !engine.CanShare {
+		t.Skip("processes do not share here")
+	}
+	socket, _ := connected(t)
+	before, l := newLink(socket), newLink(socket)
+	m := new(Member)
+	m.link.Store(l)
+	for _, from := range []*link{before, l} {
+		m.Left(from.root(7, 1))
+		if want := from == l; want != (len(l.out.frames) == 1) {
+			t.Errorf("%d frames, released %v", len(l.out.frames), want)
+		}
+	}
+}
+
 // TestFullQueue: a request waits while the queue has no room for it, until its context ends or the
 // connection does.
 func TestFullQueue(t *testing.T) {

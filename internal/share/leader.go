@@ -46,6 +46,7 @@ type leader struct {
 	loop     *loop
 	flushes  chan struct{}   // has an element when records wait to be sent
 	timing   atomic.Bool     // flush looks again within gatherTime
+	looks    chan struct{}   // has an element when findLost is to look
 	ctx      context.Context // ends when the connections are to end
 	cancel   context.CancelFunc
 	ready    chan struct{} // closed once engine is set
@@ -56,6 +57,7 @@ type leader struct {
 	followers map[*session]struct{}
 	writers   map[[16]byte]*session // the newest connection of each process
 	roots     map[uint64]*pinned    // by transaction
+	lost      []*lost
 }
 
 // pinned is a root with the number of followers that may read it.
@@ -75,7 +77,8 @@ func lead(dir string, self Process) (*leader, error) {
 		return nil, errors.Join(err, listener.Close())
 	}
 	s := &leader{
-		files: files, self: self, listener: listener, ready: make(chan struct{}), flushes: make(chan struct{}, 1),
+		files: files, self: self, listener: listener, ready: make(chan struct{}),
+		flushes: make(chan struct{}, 1), looks: make(chan struct{}, 1),
 		followers: map[*session]struct{}{}, writers: map[[16]byte]*session{}, roots: map[uint64]*pinned{},
 	}
 	s.loop, err = newLoop(runtime.GOMAXPROCS(0) == 1, s.serveOne, func() { s.engine.CommitSubmitted() })
@@ -85,6 +88,7 @@ func lead(dir string, self Process) (*leader, error) {
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.group.Go(engine.SocketName, s.accept)
 	s.group.Go(engine.SocketName, s.flush)
+	s.group.Go(engine.SocketName, s.findLost)
 	return s, nil
 }
 
@@ -304,20 +308,6 @@ func (s *leader) succeed(f *session, writer [16]byte) error {
 	return nil
 }
 
-// leave forgets a follower.
-func (s *leader) leave(f *session) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.followers, f)
-	if s.writers[f.writer] == f {
-		delete(s.writers, f.writer)
-	}
-	for _, tx := range f.roots {
-		s.letGo(tx)
-	}
-	f.roots = nil
-}
-
 // keep holds a root for followers. mu is held.
 func (s *leader) keep(tx uint64, unpin func(), users []*session) {
 	if len(users) == 0 {
@@ -382,6 +372,7 @@ func (s *leader) Rooted(root engine.Root, unpin func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.keep(root.Tx, unpin, s.all())
+	s.lookForLost()
 	s.broadcast(Root{Tx: root.Tx, Applied: root.Applied}, (*queue).addSoon)
 }
 
@@ -490,6 +481,9 @@ func (s *leader) handle(f *session, m Message) error {
 			f.roots = slices.Delete(f.roots, at, at+1)
 			s.letGo(m.Tx)
 		}
+		return nil
+	case Bye:
+		f.leaves = true
 		return nil
 	case Deciding:
 		select {

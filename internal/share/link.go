@@ -20,6 +20,7 @@ import (
 
 // A link is the connection to a leader.
 type link struct {
+	number uint64 // no other link of this process has it
 	socket *socket
 	pid    int // of the leader, or 0: see checkPeer
 	since  time.Time
@@ -55,6 +56,8 @@ type link struct {
 	parked  int // pending requests that leave reading to the background
 }
 
+var links atomic.Uint64 // made by this process
+
 // A pending request waits for its result.
 type pending struct {
 	decide  func() ([]engine.Op, error) // of an Exclusive
@@ -70,14 +73,15 @@ type pending struct {
 
 func newLink(s *socket) *link {
 	in := &source{socket: s, parks: true}
-	return &link{socket: s, since: time.Now(), source: in, in: newReader(in, true), out: newQueue(s),
+	return &link{number: links.Add(1), socket: s, since: time.Now(),
+		source: in, in: newReader(in, true), out: newQueue(s),
 		turn: make(chan struct{}, 1), attention: make(chan struct{}, 1), ended: make(chan struct{}),
 		single: runtime.GOMAXPROCS(0) == 1, pending: map[uint64]*pending{}}
 }
 
 // root completes a root that the leader has sent.
 func (l *link) root(tx, applied uint64) engine.Root {
-	return engine.Root{DB: l.welcome.DB, Leader: l.token, Tx: tx, Applied: applied}
+	return engine.Root{DB: l.welcome.DB, Leader: l.token, Link: l.number, Tx: tx, Applied: applied}
 }
 
 // greet exchanges Hello and Welcome, and reads the records of the present state.

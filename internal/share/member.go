@@ -179,6 +179,9 @@ func (m *Member) Close() error {
 	l := m.link.Load()
 	m.mu.Unlock()
 	if l != nil {
+		if m.engine.Refuse() {
+			l.send(Bye{})
+		}
 		l.socket.cut()
 	}
 	err := m.group.Wait()

@@ -136,7 +136,8 @@ type Result struct {
 	Processes []Process // of CallProcesses
 }
 
-// Bye says that the leader closes. Requests without a Result were not applied.
+// Bye of a leader says that it closes: requests without a Result were not applied. Bye of a
+// follower says that it closes, and reads nothing any more.
 type Bye struct{}
 
 // A kind is what Read and Append need of a kind of messages.

@@ -25,6 +25,7 @@ type session struct {
 
 	heard  atomic.Int64  // ticks when something was received or answered last
 	failed error         // why the connection has ended; of the loop while it has the follower
+	leaves bool          // it reads nothing any more; likewise
 	quiet  chan struct{} // has an element when the loop gives the follower back
 
 	working vfs.Group      // on requests

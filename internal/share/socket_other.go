@@ -28,6 +28,8 @@ func (s *socket) writeSome(frames [][]byte) ([][]byte, error) {
 
 func stopped(int) bool { return false }
 
+func gone(int) bool { return false }
+
 // A pollSet waits for several sockets at once.
 type pollSet struct{}
 

@@ -143,6 +143,9 @@ func (s *socket) peer() (pid, uid int, err error) {
 	return pid, uid, errors.Join(failed, err)
 }
 
+// gone reports whether a process has ended, and its parent knows.
+func gone(pid int) bool { return unix.Kill(pid, 0) == unix.ESRCH }
+
 // writeSome writes frames as far as the socket takes them at once, and returns the rest.
 func (s *socket) writeSome(frames [][]byte) (rest [][]byte, err error) {
 	for len(frames) > 0 {

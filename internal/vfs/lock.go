@@ -321,6 +321,15 @@ func readHolder(f io.ReaderAt) (h holder) {
 // the file too. It fails with errors.ErrUnsupported on Windows.
 func Unlock(f *os.File) error { return funlock(f) }
 
+// Unheld reports whether nobody holds the lock of an open file. The handle must not hold it.
+func Unheld(f *os.File) (bool, error) {
+	held, err := flock(f, true)
+	if held || err != nil {
+		return false, err
+	}
+	return true, funlock(f)
+}
+
 // Close releases the lock. The file stays: removing it would let two holders in. Closing twice is
 // fine.
 func (l *Lock) Close() error {
