@@ -1387,3 +1387,57 @@ func TestFailedPublicationsLeaveLittle(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestFailedPublicationKeepsVersions: a version whose name may not be durable is no reason to
+// remove the version before.
+func TestFailedPublicationKeepsVersions(t *testing.T) {
+	ctx, dir := t.Context(), t.TempDir()
+	vdb := open(t, t.TempDir(), nil)
+	c := collection(t, vdb, "c", Schema{Dim: 1})
+	failing := false
+	p := publisher(t, vdb, dir, &PublishOptions{Keep: 1, hook: func(op vfs.Op) error {
+		if failing && op.Kind == vfs.OpSyncDir && op.Name == engine.ManifestDir {
+			return syscall.EIO
+		}
+		return nil
+	}})
+	for round := range 3 {
+		upsert(t, c, Document{ID: fmt.Sprint(round), Vector: []float32{1}})
+		failing = round == 1
+		if _, err := p.Publish(ctx); (err != nil) != failing {
+			t.Fatalf("publication %d: %v", round, err)
+		}
+		numbers, err := engine.Manifests(inDir(t, dir))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := [][]uint64{{1}, {1, 2}, {3}}[round]; !slices.Equal(numbers, want) {
+			t.Errorf("publication %d: versions %v, want %v", round, numbers, want)
+		}
+	}
+}
+
+// TestBackupsIntoOneDirectory has one backup begin and end in a directory that another one has just
+// found empty. The other one fails, and leaves the first as it is.
+func TestBackupsIntoOneDirectory(t *testing.T) {
+	ctx, to := t.Context(), filepath.Join(t.TempDir(), "copy")
+	first := open(t, t.TempDir(), nil)
+	upsert(t, collection(t, first, "c", Schema{Dim: 1}), Document{ID: "first", Vector: []float32{1}})
+	begun := false
+	second := open(t, t.TempDir(), &Options{tests: testOptions{hook: func(op vfs.Op) error {
+		if op.Kind == vfs.OpCreate && op.Name == engine.Unfinished && !begun {
+			begun = true
+			return first.Backup(ctx, to)
+		}
+		return nil
+	}}})
+	upsert(t, collection(t, second, "c", Schema{Dim: 1}), Document{ID: "second", Vector: []float32{1}})
+	if err := second.Backup(ctx, to); !errors.Is(err, ErrExists) || !begun {
+		t.Errorf("the second backup: %v", err)
+	}
+	copied := open(t, to, nil)
+	check(t, copied)
+	if _, err := collectionOf(t, copied, "c").Get(ctx, "first", IDsOnly); err != nil {
+		t.Error(err)
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/vecbolt/vecbolt/internal/document"
@@ -116,11 +117,16 @@ func copyState(ctx context.Context, e *engine.Engine, to *vfs.FS, lsn uint64, le
 	flush Flush) (*engine.Version, error) {
 	for name := engine.Unfinished; ; {
 		ver, from, err := copyStore(e, to, name, lsn)
-		if errors.Is(err, fs.ErrExist) {
+		switch {
+		case errors.Is(err, fs.ErrExist):
 			return nil, errNotEmpty // another backup has begun this very moment
-		}
-		if err != nil {
+		case err != nil:
 			return nil, err
+		case ver != nil && name == engine.Unfinished:
+			if err := lonely(to); err != nil {
+				e.Drop(ver)
+				return nil, err
+			}
 		}
 		if ver != nil {
 			fits := led
@@ -141,6 +147,16 @@ func copyState(ctx context.Context, e *engine.Engine, to *vfs.FS, lsn uint64, le
 			return nil, err
 		}
 	}
+}
+
+// lonely returns errNotEmpty if another backup has ended there before this one began. It removes
+// what this one has made.
+func lonely(to *vfs.FS) error {
+	names, err := to.ReadDir(".")
+	if err == nil && slices.Contains(names, engine.MetaName) {
+		err = cmp.Or(to.Remove(engine.Unfinished), errNotEmpty)
+	}
+	return err
 }
 
 // place gives a copy of meta.bolt its name. The first one has it, and the directories follow:
@@ -191,8 +207,8 @@ func copyStore(e *engine.Engine, to *vfs.FS, name string, lsn uint64) (ver *engi
 	return ver, from, err
 }
 
-// copyLog copies the log that a killed writer left behind. A process may take the lead meanwhile:
-// it appends to the log, and removes what it has flushed. fits is false if the log then begins
+// copyLog copies the log that a killed writer left behind. A process that takes the lead at this
+// time appends to the log, and removes what it has flushed. fits is false if the log then begins
 // behind the version. Leaders are not kept away while a long log is read, which would make their
 // Open fail. It is read again for damage only.
 func copyLog(ctx context.Context, e *engine.Engine, from, to *vfs.FS, ver *engine.Version) (fits bool, err error) {

@@ -224,7 +224,7 @@ func (p *Publisher) startAfresh() error {
 	}
 	old := []*vfs.FS{p.to, p.temp}
 	p.to, p.temp = to, temp
-	return errors.Join(old[0].Close(), old[1].Close(), p.removeOld())
+	return errors.Join(old[0].Close(), old[1].Close(), p.removeUnnamed(engine.MetaDir, engine.SegDir, engine.WALDir))
 }
 
 // Close releases the folder. It waits for a running Publish.
@@ -295,7 +295,7 @@ func (p *Publisher) publish(ctx context.Context) (done Publication, err error) {
 		if err != nil {
 			p.based = false // the next Publish checks all files again
 			// Segments stay: the next one needs them, too.
-			err = errors.Join(err, p.wipe(), p.remove(engine.MetaDir, engine.WALDir))
+			err = errors.Join(err, p.wipe(), p.removeUnnamed(engine.MetaDir, engine.WALDir))
 		}
 	}()
 	if p.to.Failed() != nil || p.temp.Failed() != nil {
@@ -433,23 +433,33 @@ func (p *Publisher) tidy() {
 	}
 }
 
-// removeOld removes versions beyond those to keep, and files that no version needs.
-func (p *Publisher) removeOld() error { return p.remove(engine.MetaDir, engine.SegDir, engine.WALDir) }
-
-// remove is removeOld with the files of some directories only.
-func (p *Publisher) remove(dirs ...string) error {
+// removeOld removes versions beyond those to keep, and their files.
+func (p *Publisher) removeOld() error {
 	numbers, err := engine.Manifests(p.to)
 	if err != nil {
 		return err
 	}
-	needed := map[string]bool{}
-	for i, number := range numbers {
-		if i < len(numbers)-p.keep {
+	if old := len(numbers) - p.keep; old > 0 {
+		for _, number := range numbers[:old] {
 			if err := p.to.Remove(engine.ManifestName(number)); err != nil {
 				return err
 			}
-			continue
 		}
+		if err := p.to.SyncDir(engine.ManifestDir); err != nil {
+			return err
+		}
+	}
+	return p.removeUnnamed(engine.MetaDir, engine.SegDir, engine.WALDir)
+}
+
+// removeUnnamed removes the files of some directories that no manifest names.
+func (p *Publisher) removeUnnamed(dirs ...string) error {
+	numbers, err := engine.Manifests(p.to)
+	if err != nil {
+		return err
+	}
+	named := map[string]bool{}
+	for _, number := range numbers {
 		m, err := engine.ReadManifest(p.to, number)
 		if errors.Is(err, fileformat.ErrCorrupt) {
 			continue // nobody can use it
@@ -458,12 +468,7 @@ func (p *Publisher) remove(dirs ...string) error {
 			return err
 		}
 		for _, f := range m.Files {
-			needed[f.Path] = true
-		}
-	}
-	if len(numbers) > p.keep {
-		if err := p.to.SyncDir(engine.ManifestDir); err != nil {
-			return err
+			named[f.Path] = true
 		}
 	}
 	for _, dir := range dirs {
@@ -472,7 +477,7 @@ func (p *Publisher) remove(dirs ...string) error {
 			return err
 		}
 		for _, name := range names {
-			if name = path.Join(dir, name); !needed[name] && isPublishedName(name) {
+			if name = path.Join(dir, name); !named[name] && isPublishedName(name) {
 				if err := p.to.Remove(name); err != nil {
 					return err
 				}
