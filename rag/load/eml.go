@@ -98,10 +98,11 @@ func (m *message) part(header textproto.MIMEHeader, body io.Reader, name string,
 	if err != nil || kind == "" {
 		kind = "text/plain" // RFC 2045, 5.2
 	}
-	// A message may name its text, too: only its other parts are attachments by their names.
-	text := kind == "text/plain" || kind == "text/html"
-	whole := depth == 0 && (text || strings.HasPrefix(kind, "multipart/"))
-	if file, ok := attachment(header, params); ok && !whole || kind == "message/rfc822" {
+	text, parts := kind == "text/plain" || kind == "text/html", strings.HasPrefix(kind, "multipart/")
+	// A message may name its text, too, and lists of parts may have names.
+	own := depth == 0 && (text || parts)
+	file, declared := attachment(header, params)
+	if !own && (declared || file != "" && !parts) || kind == "message/rfc822" {
 		if file == "" {
 			file = kind
 		}
@@ -115,7 +116,7 @@ func (m *message) part(header textproto.MIMEHeader, body io.Reader, name string,
 		body = quotedprintable.NewReader(body)
 	}
 	switch {
-	case strings.HasPrefix(kind, "multipart/"):
+	case parts:
 		return m.multipart(multipart.NewReader(body, params["boundary"]), name, depth)
 	case !text:
 		m.attachments = append(m.attachments, kind)
@@ -178,8 +179,8 @@ func (m *message) addHTML(content []byte, set, name string) error {
 	return nil
 }
 
-// attachment returns the name of a part that is an attachment.
-func attachment(header textproto.MIMEHeader, params map[string]string) (name string, ok bool) {
+// attachment returns the name of a part, and whether it is declared an attachment.
+func attachment(header textproto.MIMEHeader, params map[string]string) (name string, declared bool) {
 	disposition, more, err := mime.ParseMediaType(header.Get("Content-Disposition"))
 	if err != nil {
 		disposition, more = "", nil
@@ -188,7 +189,7 @@ func attachment(header textproto.MIMEHeader, params map[string]string) (name str
 	if name == "" {
 		name = oneLine(words(params["name"]))
 	}
-	return name, disposition == "attachment" || name != ""
+	return name, disposition == "attachment"
 }
 
 // words decodes the encoded words of a header (RFC 2047). A header with a broken one stays as it

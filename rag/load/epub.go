@@ -159,7 +159,10 @@ func declared(page []byte) []byte {
 	}
 	_, _ = dec.RawToken() // the declaration comes first
 	enc, name := charset.Lookup(label)
-	if enc == nil || name == "utf-8" {
+	switch {
+	case enc == nil, name == "utf-8", name == "replacement": // the last one has no decoder
+		return page
+	case strings.HasPrefix(name, "utf-16"): // not a page whose declaration could be read
 		return page
 	}
 	text, err := enc.NewDecoder().Bytes(page)

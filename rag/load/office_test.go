@@ -181,6 +181,8 @@ func TestEncodingOfChapters(t *testing.T) {
 		{`<?xml version="1.0" encoding="shift_jis"?>`, "\x93\xfa\x96\x7b", "日本"},
 		{mark + `<?xml version="1.0" encoding="iso-8859-1"?>`, "café", "café"},
 		{`<?xml version="1.0" encoding="none"?>`, "plain", "plain"},
+		{`<?xml version="1.0" encoding="utf-16"?>`, "plain", "plain"},
+		{`<?xml version="1.0" encoding="iso-2022-kr"?>`, "plain", "plain"},
 	} {
 		chapter := []byte(tt.declaration + strings.Replace(page, "%", tt.text, 1))
 		docs, skipped := read(t, "a.epub", rezip(t, sample(t, "book.epub"), map[string][]byte{"EPUB/chapter 2.xhtml": chapter}), nil)
@@ -241,6 +243,9 @@ func TestConverted(t *testing.T) {
 		{"mail with a name", "a.eml", "Subject: x\nContent-Type: text/plain; name=a.txt\nContent-Disposition: inline; filename=a.txt\n\nText\n", "# x\n\nText", nil, ""},
 		{"mail of named parts", "a.eml", "Subject: x\nContent-Type: multipart/mixed; boundary=b; name=a\n\n--b\nContent-Type: text/plain; name=b.txt\n\nb\n--b\n\nText\n--b--\n",
 			"# x\n\nAttachments: b.txt\n\nText", nil, ""},
+		{"mail of named lists", "a.eml", "Subject: x\nContent-Type: multipart/mixed; boundary=b\n\n--b\nContent-Type: multipart/alternative; boundary=c; name=a\n\n" +
+			"--c\n\nText\n--c--\n--b\nContent-Type: multipart/mixed; boundary=d\nContent-Disposition: attachment; filename=d\n\n--d\n\nmore\n--d--\n--b--\n",
+			"# x\n\nAttachments: d\n\nText", nil, ""},
 		{"mail of an image", "a.eml", "Subject: x\nContent-Type: image/png; name=a.png\n\n..\n", "# x\n\nAttachments: a.png", nil, ""},
 		{"mail of parts", "a.eml", "Subject: x\nContent-Type: multipart/mixed; boundary=b\n\n--b\nContent-Type: multipart/mixed; boundary=c\n\n" +
 			"--c\nContent-Type: text/html\nContent-Transfer-Encoding: base64\n\n!!!!\n--c--\n--b--\n", "", ErrBroken, "part 1.1: illegal base64"},

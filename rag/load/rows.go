@@ -1,6 +1,7 @@
 package load
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/csv"
 	"encoding/json"
@@ -120,12 +121,14 @@ func records(text string, comma rune) iter.Seq2[int, []string] {
 	const end = "\x00"
 	return func(yield func(int, []string) bool) {
 		above, single := 0, false // above: lines before text
+		buffer := bufio.NewReader(nil)
 		for text != "" {
 			rows := text
 			if single {
 				rows, _, _ = strings.Cut(text, "\n")
 			}
-			dec := csv.NewReader(io.MultiReader(strings.NewReader(rows), strings.NewReader("\n"+end)))
+			buffer.Reset(io.MultiReader(strings.NewReader(rows), strings.NewReader("\n"+end)))
+			dec := csv.NewReader(buffer)
 			dec.Comma, dec.FieldsPerRecord, dec.LazyQuotes = comma, -1, true
 			below := 1 // lines, after which reading continues
 			for {

@@ -2,6 +2,7 @@ package load
 
 import (
 	"errors"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -64,5 +65,21 @@ func TestOpenQuotes(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestOpenQuotesTakeLittle: the lines below a quote without an end are read with one buffer.
+func TestOpenQuotesTakeLittle(t *testing.T) {
+	const n = 20_000
+	content := "text\n\"open\n" + strings.Repeat("a\n", n)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	docs, skipped := read(t, "a.csv", content, nil)
+	runtime.ReadMemStats(&after)
+	if len(docs) != n || len(skipped) != 1 {
+		t.Fatalf("%d documents, %v", len(docs), skipped)
+	}
+	if got := (after.TotalAlloc - before.TotalAlloc) / n; got > 3000 {
+		t.Errorf("%d bytes for each line", got)
 	}
 }
