@@ -67,7 +67,7 @@ func (c *Collection) GetSeq(ctx context.Context, ids []string, want Select) iter
 func inParts(ctx context.Context, ver *engine.Version, v *engine.View, ids []string, want Select,
 	read func(func(*meta.Tx) error) error) iter.Seq2[*Document, error] {
 	return func(yield func(*Document, error) bool) {
-		for most := docsPerTx; len(ids) > 0; {
+		for most := 16; len(ids) > 0; {
 			docs, n := make([]*Document, min(most, len(ids))), 0
 			err := read(func(tx *meta.Tx) (err error) {
 				n, err = documentsByID(ctx, ver, v, tx, ids[:len(docs)], want, docs, bytesPerTx)
@@ -82,7 +82,11 @@ func inParts(ctx context.Context, ver *engine.Version, v *engine.View, ids []str
 					return
 				}
 			}
-			ids, most = ids[n:], min(2*n, docsPerTx)
+			if ids = ids[n:]; n == len(docs) {
+				most = min(4*most, docsPerTx)
+			} else { // the stored forms of the others were read in vain
+				most = n
+			}
 		}
 	}
 }

@@ -157,9 +157,9 @@ func (c *Collection) ListSeq(ctx context.Context, q ListQuery) iter.Seq2[*Docume
 			return err
 		}
 		// A page may have to read the ids of all matches, so few long ones cost less.
-		const first, longest = 1 << 10, 1 << 17
+		const first, longest, most = 1 << 10, 1 << 17, 2 << 20 // ids, ids, and bytes of ids
 		left := cmp.Or(q.Limit, math.MaxInt)
-		for n := first; left > 0; n = min(2*n, longest) {
+		for n := first; left > 0; {
 			l.Found, l.Want = nil, min(n, left)
 			err := c.read(ctx, ver, func(tx *meta.Tx) error { return l.Run(ctx, tx, total) })
 			if err != nil {
@@ -172,6 +172,13 @@ func (c *Collection) ListSeq(ctx context.Context, q ListQuery) iter.Seq2[*Docume
 				return nil
 			}
 			left -= len(l.Found)
+			size := 0
+			for i := range l.Found {
+				size += len(l.Found[i].ID)
+			}
+			if size <= most/2 { // so that twice the number has at most that size
+				n = min(2*n, longest)
+			}
 			l.After = l.Found[len(l.Found)-1].ID
 		}
 		return nil

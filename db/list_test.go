@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"slices"
+	"strings"
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
@@ -183,5 +185,32 @@ func TestListSeq(t *testing.T) {
 			t.Fatal(err)
 		}
 		break
+	}
+}
+
+// TestListSeqOfLongIDs: however long ids are, a page of them takes a few MiB.
+func TestListSeqOfLongIDs(t *testing.T) {
+	vdb := open(t, t.TempDir(), nil)
+	c := collection(t, vdb, "c", Schema{})
+	var docs []Document
+	for i := range 20_000 {
+		docs = append(docs, Document{ID: fmt.Sprintf("%s%05d", strings.Repeat("x", 900), i)})
+	}
+	upsert(t, c, docs...)
+	if err := vdb.Flush(t.Context()); err != nil { // ids of a head are in memory anyway
+		t.Fatal(err)
+	}
+	var now runtime.MemStats
+	runtime.ReadMemStats(&now)
+	n, most, last := 0, uint64(0), now.TotalAlloc
+	for _, err := range c.ListSeq(t.Context(), ListQuery{Select: IDsOnly}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		runtime.ReadMemStats(&now)
+		n, most, last = n+1, max(most, now.TotalAlloc-last), now.TotalAlloc
+	}
+	if n != len(docs) || most > 8<<20 {
+		t.Errorf("%d documents; %d bytes were allocated between two", n, most)
 	}
 }

@@ -35,7 +35,7 @@ func (c *getCmd) Help() string {
 }
 
 func (c *getCmd) Run(ctx context.Context, t *tool) error {
-	return c.read(func(coll *db.Collection) error {
+	return c.read(frozen(func(coll *db.Collection) error {
 		var missing []string
 		shown := map[string]bool{}
 		i := -1
@@ -70,5 +70,5 @@ func (c *getCmd) Run(ctx context.Context, t *tool) error {
 			return fmt.Errorf("collection %q: %w: %s", c.Collection, db.ErrNotFound, strings.Join(missing, ", "))
 		}
 		return nil
-	})
+	}))
 }
