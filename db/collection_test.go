@@ -205,3 +205,37 @@ func TestBoundToTheCollection(t *testing.T) {
 		}
 	}
 }
+
+// TestCollectionSnapshot: the snapshot of a collection does not change, and is its own snapshot.
+func TestCollectionSnapshot(t *testing.T) {
+	ctx := t.Context()
+	c := collection(t, open(t, t.TempDir(), nil), "c", Schema{})
+	upsert(t, c, Document{ID: "a"})
+	then, end, err := c.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	same, endSame, err := then.Snapshot()
+	if err != nil || same != then {
+		t.Errorf("the snapshot of a snapshot: %v", err)
+	}
+	if err := endSame(); err != nil {
+		t.Error(err)
+	}
+	upsert(t, c, Document{ID: "b"})
+	if n := must(then.Count(ctx, nil)); n != 1 {
+		t.Errorf("%d documents", n)
+	}
+	if err := end(); err != nil {
+		t.Error(err)
+	}
+	if _, err := then.Count(ctx, nil); !errors.Is(err, ErrClosed) {
+		t.Errorf("after the end: %v", err)
+	}
+	if err := c.Drop(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := c.Snapshot(); !errors.Is(err, ErrNotFound) {
+		t.Errorf("of a dropped collection: %v", err)
+	}
+}

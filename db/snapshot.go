@@ -2,6 +2,7 @@ package db
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -65,6 +66,22 @@ func (s *Snapshot) Of(c *Collection) (*Collection, error) {
 		return nil, fmt.Errorf("db: snapshot: %w: the collection", ErrNotFound)
 	}
 	return &Collection{db: s.db, id: c.id, snap: s}, nil
+}
+
+// Snapshot returns the collection as it is now, from a snapshot that end closes. It is for answers
+// made of several reads that must not mix states. A collection of a snapshot returns itself.
+func (c *Collection) Snapshot() (then *Collection, end func() error, err error) {
+	if c.snap != nil {
+		return c, func() error { return nil }, nil
+	}
+	s, err := c.db.Snapshot()
+	if err != nil {
+		return nil, nil, err
+	}
+	if then, err = s.Of(c); err != nil {
+		return nil, nil, errors.Join(err, s.Close())
+	}
+	return then, s.Close, nil
 }
 
 // Collections describes every collection, in order of name.

@@ -425,11 +425,11 @@ func (s *service) answer(ctx context.Context, c *db.Collection, q db.Query, rank
 	if q.Text != "" {
 		q.Snippet = a.text
 	}
-	c, end, err := s.frozen(c)
+	c, end, err := c.Snapshot()
 	if err != nil {
 		return nil, err
 	}
-	defer end()
+	defer end() // fails only for a closed database
 	q.Select = db.IDsOnly
 	r, err := c.Search(ctx, q)
 	if err != nil {
@@ -439,7 +439,7 @@ func (s *service) answer(ctx context.Context, c *db.Collection, q db.Query, rank
 	if !r.Exact {
 		out.Usual, out.Poor = r.UsualRecall, r.Poor
 	}
-	for d, err := range c.GetSeq(ctx, r.IDs(), 0) { // all are there: the collection is frozen
+	for d, err := range c.GetSeq(ctx, r.IDs(), 0) { // of a snapshot: all are there
 		if err != nil {
 			return nil, err
 		}
@@ -524,21 +524,6 @@ func (s *service) get(ctx context.Context, in getArgs) (*documents, error) {
 	return out, err
 }
 
-// frozen returns a collection in a new snapshot, and a function that closes the snapshot: an answer
-// that is read in parts must not mix the states before and after a write.
-func (s *service) frozen(c *db.Collection) (*db.Collection, func(), error) {
-	snap, err := s.vdb.Snapshot()
-	if err != nil {
-		return nil, nil, err
-	}
-	end := func() { _ = snap.Close() } // fails only for a closed database
-	then, err := snap.Of(c)
-	if err != nil {
-		end()
-	}
-	return then, end, err
-}
-
 // read returns the parts of documents that fit into the answer, and the ids without a document.
 func (a *allowance) read(ctx context.Context, c *db.Collection, ids []string) (docs []document, missing []string, err error) {
 	docs = []document{}
@@ -586,11 +571,11 @@ func (s *service) list(ctx context.Context, in listArgs) (*page, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, end, err := s.frozen(c)
+	c, end, err := c.Snapshot()
 	if err != nil {
 		return nil, err
 	}
-	defer end()
+	defer end() // fails only for a closed database
 	p, err := c.List(ctx, db.ListQuery{Where: in.Where.Expr, After: in.After, Limit: cmp.Or(int(in.Limit), defaultPage), Select: db.IDsOnly})
 	if err != nil {
 		return nil, err

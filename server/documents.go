@@ -235,11 +235,15 @@ func tooMany(what string, limit int) error {
 // listDocuments returns a page: {"documents": [...], "count": documents in the page, "total":
 // matching documents, "next": value for after}.
 func (s *Server) listDocuments(w http.ResponseWriter, r *http.Request) error {
-	c, end, err := s.frozen(r)
+	c, err := s.collection(r)
 	if err != nil {
 		return err
 	}
-	defer end()
+	c, end, err := c.Snapshot()
+	if err != nil {
+		return err
+	}
+	defer end() // fails only for a closed database
 	given, err := rest.Parameters(r, "where", "limit", "offset", "after", "include")
 	if err != nil {
 		return err

@@ -62,25 +62,6 @@ func (p *page) end(r *http.Request, err error) error {
 	return nil
 }
 
-// frozen returns the collection of a request in a new snapshot, and a function that closes it.
-// Documents that are read one after the other are then of one version.
-func (s *Server) frozen(r *http.Request) (*db.Collection, func(), error) {
-	if _, err := s.collection(r); err != nil {
-		return nil, nil, err // already has its message
-	}
-	snap, err := s.db.Snapshot()
-	if err != nil {
-		return nil, nil, err
-	}
-	end := func() { _ = snap.Close() } // fails only for a closed database
-	c, err := snap.Collection(r.PathValue("name"))
-	if err != nil {
-		end()
-		return nil, nil, err
-	}
-	return c, end, nil
-}
-
 // each calls fn with the document of each id, or nil if it does not exist.
 func each(ctx context.Context, c *db.Collection, ids []string, parts db.Select,
 	fn func(i int, d *db.Document) error) error {

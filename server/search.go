@@ -77,7 +77,7 @@ func notFoundIsInvalid(err error) error {
 type searchRequest struct {
 	page
 	c       *db.Collection
-	end     func()
+	end     func() error // fails only for a closed database
 	queries []db.Query
 	parts   []db.Select // wanted parts, if hits are found by id alone and their documents are read one by one
 }
@@ -120,16 +120,15 @@ func (s *Server) newSearchRequest(w http.ResponseWriter, r *http.Request, asked 
 	if err != nil {
 		return nil, err
 	}
-	a := &searchRequest{page: page{server: s, w: w}, queries: queries, end: func() {}}
-	if hits <= together {
-		a.c, err = s.collection(r)
+	a := &searchRequest{page: page{server: s, w: w}, queries: queries, end: func() error { return nil }}
+	if a.c, err = s.collection(r); err != nil || hits <= together {
 		return a, err
 	}
 	for i := range queries {
 		a.parts = append(a.parts, queries[i].Select)
 		queries[i].Select = db.IDsOnly
 	}
-	a.c, a.end, err = s.frozen(r)
+	a.c, a.end, err = a.c.Snapshot()
 	return a, err
 }
 

@@ -224,7 +224,7 @@ func TestRenamedDuringARequest(t *testing.T) {
 		if another {
 			c.create(`{"name":"fruits"}`)
 		}
-		then, end, err := c.h.(*API).frozen(fruits)
+		then, end, err := fruits.Snapshot()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -76,11 +76,11 @@ func (a *API) query(ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, end, err := a.frozen(c)
+	c, end, err := c.Snapshot()
 	if err != nil {
 		return nil, err
 	}
-	defer end()
+	defer end() // fails only for a closed database
 	parts, err := include(in.Include, true)
 	if err != nil {
 		return nil, err
@@ -109,7 +109,7 @@ func (a *API) query(ctx context.Context, r *request) (any, error) {
 	left := a.allowance(ctx)
 	for _, hits := range found {
 		row := newColumns(parts)
-		for d, err := range c.GetSeq(ctx, idsOfHits(hits), parts.selection()) { // of a frozen collection
+		for d, err := range c.GetSeq(ctx, idsOfHits(hits), parts.selection()) { // of a snapshot: all are there
 			if err != nil {
 				return nil, err
 			}

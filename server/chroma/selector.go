@@ -3,14 +3,11 @@ package chroma
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"iter"
 	"math"
-	"net/http"
 	"slices"
 
 	"github.com/vecbolt/vecbolt/db"
-	"github.com/vecbolt/vecbolt/server/internal/rest"
 )
 
 // selector holds the fields that get, query and delete share.
@@ -88,25 +85,6 @@ func (a *API) question(ctx context.Context, r *request, into any, q *selector) (
 	})
 	cond, err := parseCondition(ctx, q.Where, q.WhereDocument)
 	return c, cond, err
-}
-
-// frozen returns a collection in a new snapshot, and a function that closes the snapshot: an answer
-// is made of many reads, and must not mix the states before and after a write.
-func (a *API) frozen(c *db.Collection) (*db.Collection, func(), error) {
-	snap, err := a.db.Snapshot()
-	if err != nil {
-		return nil, nil, err
-	}
-	end := func() { _ = snap.Close() } // fails only for a closed database
-	then, err := snap.Of(c)
-	if errors.Is(err, db.ErrNotFound) {
-		err = rest.Errorf(http.StatusNotFound, "the collection was deleted")
-	}
-	if err != nil {
-		end()
-		return nil, nil, err
-	}
-	return then, end, nil
 }
 
 func (a *API) delete(ctx context.Context, r *request) (any, error) {

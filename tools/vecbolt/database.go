@@ -117,14 +117,11 @@ func (c collection) read(fn func(*db.Collection) error) error {
 // read several times, so that their answer does not mix states.
 func frozen(fn func(*db.Collection) error) func(*db.Collection) error {
 	return func(coll *db.Collection) (err error) {
-		snap, err := coll.DB().Snapshot()
+		coll, end, err := coll.Snapshot()
 		if err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, snap.Close()) }()
-		if coll, err = snap.Of(coll); err != nil {
-			return err
-		}
+		defer func() { err = errors.Join(err, end()) }()
 		return fn(coll)
 	}
 }
