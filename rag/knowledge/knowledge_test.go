@@ -118,7 +118,7 @@ const animals = "# Animals\n\n## Cats\n\nCats sleep most of the day and purr whe
 func TestWholePages(t *testing.T) {
 	f := newFixture(t)
 	f.write("a.md", "Cats purr.")
-	f.write("page.html", "<p>Cats sleep.</p><aside>Never wake them.</aside>")
+	f.write("page.html", "<p>Cats sleep in the sun.</p><footer>Never wake them.</footer>")
 	skipped := Report{Files: 2, Chunks: 2, Skipped: 2}
 	for i, want := range []struct {
 		whole bool
