@@ -144,7 +144,7 @@ func (c collection) existing(fn func(*db.Collection) error) func(*db.DB) error {
 // schema are the flags of verbs that may create a collection.
 type schema struct {
 	Metric     *db.Metric `placeholder:"METRIC" help:"Metric: cosine, dot or l2. The default for a new collection is cosine; an existing collection must have the given metric."`
-	Provider   string     `placeholder:"NAME" help:"Provider of the vectors. An existing collection must have the same, here and below."`
+	Provider   string     `placeholder:"NAME" help:"Provider of the vectors. An existing collection that names a provider, model or chunker must have the given one."`
 	Model      string     `placeholder:"NAME" help:"Model of the vectors."`
 	Normalized bool       `help:"The model returns vectors of length 1."`
 	Chunker    string     `placeholder:"NAME" help:"How texts were split."`

@@ -37,7 +37,7 @@ type importCmd struct {
 func (c *importCmd) Help() string {
 	return `Sources are an embedding cache (a directory of JSON arrays in files named by a hash, with <name>.meta.json beside ` +
 		`them), JSON lines or one JSON array (id or _id; text, document, page_content, content or body; vector, embedding or values; metadata; ` +
-		`other keys become metadata), CSV or Parquet with columns of such names, .fvecs, .bvecs, .npy, and a BEIR corpus. Rows of a file of ` +
+		`other keys become metadata), CSV, TSV or Parquet with columns of such names, .fvecs, .bvecs, .npy, and a BEIR corpus. Rows of a file of ` +
 		`vectors have their number as id, from 0. Only new and changed documents are written, and with --embed only their texts are embedded: an import that was interrupted goes on ` +
 		`where it stopped. A document without an id gets a new one, and so it is added again by another import. Of a stored document, the parts that a line does not carry stay: ` +
 		`{"id":"1","text":"new"} keeps the vector of the old text, unless the collection is pinned to a model; "vector":null removes it, and put replaces ` +

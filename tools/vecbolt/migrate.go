@@ -35,7 +35,7 @@ func (c *migrateCmd) Help() string {
 		postgresProgram + ` must be in PATH or beside this one. The collection is ` +
 		`made there with its schema, unless it exists and is empty. The metric must be the cosine. A checkpoint beside the ` +
 		`database records the progress, for --resume; documents that are written a second time replace themselves. ` +
-		`What is written to the source meanwhile may be missing in the copy: of a database, the answer says so. ` +
+		`What is written to the source meanwhile may be missing in the copy: if the source is a database, the answer says so. ` +
 		`With --verify, a difference is an error. docs/stores.md compares the stores.`
 }
 

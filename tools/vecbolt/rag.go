@@ -56,8 +56,8 @@ func openBases(workspace string, o knowledge.Options) (*knowledge.Engine, error)
 
 // ragEmbedder has the flags for the embedding of a base.
 type ragEmbedder struct {
-	Provider   string            `placeholder:"NAME" help:"Provider of embeddings of a new base: static (the model in this command, the default), hash, openai, ollama, …"`
-	Model      string            `placeholder:"NAME" help:"Model of a new base. The name of a stored model needs no provider."`
+	Provider   string            `placeholder:"NAME" help:"Provider of embeddings: static (the model in this command, the default of a new base), hash, openai, ollama, …"`
+	Model      string            `placeholder:"NAME" help:"Model of embeddings. The name of a stored model needs no provider."`
 	Dimensions int               `placeholder:"N" help:"Components of a vector; default the dimension of the model."`
 	Set        map[string]string `placeholder:"KEY=VALUE" help:"Settings of the provider, such as api_base=… or host=…."`
 }

@@ -53,3 +53,36 @@ func TestChatLongLine(t *testing.T) {
 		}
 	}
 }
+
+// --overlap means the same as the key chunk_overlap: 0 is none, and only without it the default
+// applies.
+func TestLearnOverlap(t *testing.T) {
+	dir := t.TempDir()
+	page := filepath.Join(dir, "cats.md")
+	if err := os.WriteFile(page, []byte("Cats purr.\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	rag := func(args ...string) string {
+		var out, said bytes.Buffer
+		args = append([]string{"rag", "--workspace", filepath.Join(dir, "ws")}, args...)
+		if status := run(t.Context(), args, strings.NewReader(""), &out, &said); status != statusOK {
+			t.Fatal(args, said.String())
+		}
+		return strings.TrimSpace(out.String())
+	}
+	for _, c := range []struct {
+		flags []string
+		want  string
+	}{
+		{nil, "64"},
+		{[]string{"--overlap", "0"}, "0"},
+		{[]string{"--overlap", "-1"}, "0"},
+		{[]string{"--overlap", "7"}, "7"},
+	} {
+		base := "b" + strings.Join(c.flags, "")
+		rag(append([]string{"learn", base, "--path", page}, c.flags...)...)
+		if got := rag("config", base, "chunk_overlap"); got != c.want {
+			t.Errorf("learn %v: chunk_overlap is %s, want %s", c.flags, got, c.want)
+		}
+	}
+}

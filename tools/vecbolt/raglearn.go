@@ -19,7 +19,7 @@ type ragLearnCmd struct {
 	ragEmbedder
 	ragKeys
 	ChunkSize int      `placeholder:"N" help:"Maximum number of tokens of a chunk (512). Files are split again if it changes."`
-	Overlap   int      `placeholder:"N" help:"Tokens that neighbouring chunks share (64); negative: none."`
+	Overlap   *int     `placeholder:"N" help:"Tokens that neighbouring chunks share (64); 0 or less: none."`
 	Splitter  string   `placeholder:"NAME" help:"Where texts are divided: format (default), fixed, sentences, paragraphs, recursive, semantic, code or markdown."`
 	Language  string   `placeholder:"NAME" help:"Language of the texts, for the text index (english); none for no language."`
 	Include   []string `placeholder:"PATTERN" help:"Read only matching files in directories; patterns as in .gitignore."`
@@ -47,7 +47,9 @@ func (c *ragLearnCmd) keys(e *knowledge.Engine) map[string]any {
 	given("model", c.Model, c.Model != "")
 	given("embedding.dimensions", c.Dimensions, c.Dimensions != 0)
 	given("chunk_size", c.ChunkSize, c.ChunkSize != 0)
-	given("chunk_overlap", c.Overlap, c.Overlap != 0)
+	if c.Overlap != nil {
+		set["chunk_overlap"] = *c.Overlap // 0 too: it is not the default
+	}
 	given("splitter", c.Splitter, c.Splitter != "")
 	given("language", c.Language, c.Language != "")
 	provider := c.Provider

@@ -28,7 +28,7 @@ import (
 type serveCmd struct {
 	database
 	Addr           string        `default:"127.0.0.1:8321" placeholder:"HOST:PORT" help:"Address to listen on (${default}); port 0 is any free port."`
-	ReadOnly       bool          `help:"Refuse writes, and open the database shared with other readers."`
+	ReadOnly       bool          `help:"Refuse writes, and open the database read-only."`
 	Follow         time.Duration `placeholder:"TIME" help:"The database is a published folder: check for newer versions at this interval, and serve them read-only."`
 	publishFlags   `embed:""`
 	ReadTokenFile  string        `placeholder:"FILE" help:"Token for reading; or in VECBOLT_READ_TOKEN."`
