@@ -441,6 +441,27 @@ func TestCellsOfCSV(t *testing.T) {
 	}
 }
 
+// A file of vectors has one dimension: the writers refuse to make another one.
+func TestWritersRefuseOtherDimensions(t *testing.T) {
+	var fvecs, npy bytes.Buffer
+	fw := NewVecsWriter(&fvecs)
+	nw, err := NewNPYWriter(&npy, 2, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, vec := range [][]float32{{}, {1, 2}, {1}, {1, 2, 3}, {3, 4}} {
+		for name, err := range map[string]error{"fvecs": fw.Write(vec), "npy": nw.Write(vec)} {
+			if (err == nil) != (len(vec) == 2) {
+				t.Errorf("%s: %v: %v", name, vec, err)
+			}
+		}
+	}
+	path := write(t, filepath.Join(t.TempDir(), "v.fvecs"), fvecs.String())
+	if r := importAll(t, open(t, 0), path, nil); r.Added != 2 {
+		t.Errorf("%+v", r)
+	}
+}
+
 func TestRows(t *testing.T) {
 	vecs := [][]float32{{1, -2.5, float32(math.Copysign(0, -1))}, {math.MaxFloat32, math.SmallestNonzeroFloat32, 3}}
 	dir := t.TempDir()

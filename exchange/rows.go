@@ -354,14 +354,20 @@ func ReadVectors(name string) iter.Seq2[[]float32, error] {
 // A VecsWriter writes .fvecs.
 type VecsWriter struct {
 	w   io.Writer
+	dim int // 0 before the first row
 	buf []byte
 }
 
 // NewVecsWriter returns a writer to w.
 func NewVecsWriter(w io.Writer) *VecsWriter { return &VecsWriter{w: w} }
 
-// Write writes one vector.
+// Write writes one vector. It refuses an empty one, and one of another dimension than the first:
+// each would make a file that no reader takes.
 func (w *VecsWriter) Write(vec []float32) error {
+	if len(vec) == 0 || w.dim != 0 && len(vec) != w.dim {
+		return fmt.Errorf("a row of %d elements, behind rows of %d", len(vec), w.dim)
+	}
+	w.dim = len(vec)
 	w.buf = binary.LittleEndian.AppendUint32(w.buf[:0], uint32(len(vec)))
 	w.buf = putFloats(w.buf, vec)
 	_, err := w.w.Write(w.buf)
