@@ -78,8 +78,9 @@ func (db *DB) define(ctx context.Context, name string, s Schema, m Metadata, mus
 // OpenCollection returns the collection of that name, and creates it if it does not
 // exist. The schema of an existing collection must fit: another dimension is a
 // *DimensionError; another metric, lineage, text index or index is ErrSchema. A zero
-// dimension, empty lineage fields, a nil text index and the index IndexFast fit everything.
-// A collection without dimension or text index takes it from s.
+// dimension, a nil text index and the index IndexFast fit everything. Of the lineage, provider,
+// model and chunker are compared, each only if both s and the collection name it. A collection
+// without dimension or text index takes it from s; its lineage never changes.
 func (db *DB) OpenCollection(ctx context.Context, name string, s Schema) (*Collection, error) {
 	c, err := db.Collection(name)
 	var info CollectionInfo

@@ -34,9 +34,10 @@ const Memory = engine.Memory // ":memory:"
 // one process writes or any number read. See Options.Exclusive.
 //
 // Memory as dir opens a new, empty database in memory, with the same engine. Every call opens
-// another one, and Close discards it. Backup can save it. Its files have no names and vanish with
-// the process. On Linux they are memory; elsewhere they are unlinked temporary files, which the
-// system may write to disk when memory is short.
+// another one, and Close discards it. Backup can save it. As there is nothing in it,
+// Options.ReadOnly and MustExist are ErrNotFound. Its files have no names and vanish with the
+// process. On Linux they are memory; elsewhere they are unlinked temporary files, which the system
+// may write to disk when memory is short.
 func Open(dir string, opts *Options) (*DB, error) {
 	var o Options
 	if opts != nil {

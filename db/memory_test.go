@@ -88,6 +88,15 @@ func TestMemory(t *testing.T) {
 	})
 }
 
+// There is nothing in a new database in memory to be read or to be there already.
+func TestMemoryHasNothing(t *testing.T) {
+	for _, opts := range []Options{{ReadOnly: true}, {MustExist: true}} {
+		if vdb, err := Open(Memory, &opts); vdb != nil || !errors.Is(err, ErrNotFound) {
+			t.Errorf("%+v: %v", opts, err)
+		}
+	}
+}
+
 // TestMemoryLeavesNothing: a database in memory makes no file, each is one of its own, and what
 // needs a database that exists is refused.
 func TestMemoryLeavesNothing(t *testing.T) {

@@ -12,19 +12,20 @@ import (
 	"github.com/vecbolt/vecbolt/simd"
 )
 
-// Stats describes a database at one moment. Sizes are in bytes.
+// Stats describes a database at one moment. Sizes are in bytes. None covers derived files:
+// graphs, codes, columns and text indexes.
 type Stats struct {
 	Dir             string            `json:"dir"`
 	ReadOnly        bool              `json:"read_only"`
-	Sync            SyncPolicy        `json:"sync"`    // Options.Sync; in JSON always, interval or never
-	Kernels         string            `json:"kernels"` // instruction set of the vector kernels
-	Batches         uint64            `json:"batches"` // ever applied
-	Flushed         uint64            `json:"flushed"` // batches in segments and meta.bolt; the rest is in the log
-	HeadBytes       int64             `json:"head_bytes"`
-	LogBytes        int64             `json:"log_bytes"`
-	MetaBytes       int64             `json:"meta_bytes"`
+	Sync            SyncPolicy        `json:"sync"`                       // Options.Sync; in JSON always, interval or never
+	Kernels         string            `json:"kernels"`                    // instruction set of the vector kernels
+	Batches         uint64            `json:"batches"`                    // ever applied
+	Flushed         uint64            `json:"flushed"`                    // of them not only in the log
+	HeadBytes       int64             `json:"head_bytes"`                 // documents in memory, not flushed yet
+	LogBytes        int64             `json:"log_bytes"`                  // files of the log, allocated ahead
+	MetaBytes       int64             `json:"meta_bytes"`                 // meta.bolt: ids, texts and metadata
 	MetaFree        int64             `json:"meta_free_bytes"`            // free part of MetaBytes
-	VectorBytes     int64             `json:"vector_bytes"`               // segment files
+	VectorBytes     int64             `json:"vector_bytes"`               // vectors of segments, no derived files
 	Versions        int               `json:"versions"`                   // versions of the database in use
 	Failed          string            `json:"failed,omitempty"`           // why writes are refused, or would be: see Check
 	BackgroundError string            `json:"background_error,omitempty"` // why the last background work failed
