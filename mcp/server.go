@@ -24,7 +24,8 @@ import (
 
 // Options tune a server. The zero value, like nil, is the default.
 type Options struct {
-	// AllowWrite adds the tools upsert and delete.
+	// AllowWrite adds the tools that write: upsert_documents and delete_documents, and with Bases
+	// create_base, configure_base and learn_base.
 	AllowWrite bool
 	// Owned names the collections that belong to another API of the database, such as
 	// chroma.Registry: agents may read them, and not change them.

@@ -34,7 +34,8 @@ type language struct {
 	stop  string
 }
 
-// Languages returns the names that [New] accepts, sorted.
+// Languages returns the names that [New] accepts, sorted: eighteen languages, "none", and
+// "porter", which is English with the stemmer of Porter (1980) instead of its successor.
 func Languages() []string { return slices.Sorted(maps.Keys(languages)) }
 
 // Stop words are function words, which say little about the subject of a text. A query drops stop
