@@ -303,7 +303,8 @@ func appendFloats(dst []float32, b []byte) []float32 {
 	return dst
 }
 
-// ReadIVecs reads an .ivecs file: lists of numbers, such as the true neighbours of queries.
+// ReadIVecs reads an .ivecs file: lists of numbers, such as the true neighbours of queries. Damage
+// is a *FormatError.
 func ReadIVecs(name string) ([][]int32, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -328,7 +329,9 @@ func ReadIVecs(name string) ([][]int32, error) {
 	}
 }
 
-// ReadVectors yields the vectors of an .fvecs, .bvecs or .npy file.
+// ReadVectors yields the vectors of an .fvecs, .bvecs or .npy file, each in memory of its own. The
+// first error ends the loop, with a nil vector; a vector with NaN or an infinity is one, which
+// matches ErrNotFinite.
 func ReadVectors(name string) iter.Seq2[[]float32, error] {
 	return func(yield func([]float32, error) bool) {
 		src, err := Open(name, nil)

@@ -34,8 +34,8 @@ func (o *ContextOptions) validate() error {
 // shows.
 type Citation struct {
 	Number int    `json:"number"`
-	ID     string `json:"id"`
-	Source string `json:"source"`
+	ID     string `json:"id"`     // of the chunk
+	Source string `json:"source"` // see SourceOf
 }
 
 // BuildContext joins chunks in their order, each with its source, until the limit is reached. It

@@ -16,8 +16,12 @@ import (
 	"github.com/vecbolt/vecbolt/rag/embed"
 )
 
-// A Reranker reorders chunks and may drop some. Package rerank has several implementations.
+// A Reranker reorders chunks and may drop some. Package rerank has several implementations. A
+// Pipeline calls it for several questions at the same time.
 type Reranker interface {
+	// Rerank returns chunks, best first, with scores of its own if it has any. It gets them in the
+	// order of the search, with text, metadata and vector, and may change the slice. Its error
+	// fails the question and matches ErrRerank.
 	Rerank(ctx context.Context, question string, chunks []Chunk) ([]Chunk, error)
 }
 
@@ -76,15 +80,20 @@ func (p *Pipeline) On(s Store) *Pipeline {
 type Response struct {
 	// Chunks are in order of relevance.
 	Chunks []Chunk `json:"chunks"`
-	// Context is the text for the model, built from the chunks in Citations.
+	// Context is the text for the model, built from the chunks in Citations, and ContextTokens its
+	// length by ContextOptions.Count.
 	Context       string     `json:"context"`
 	ContextTokens int        `json:"context_tokens"`
 	Citations     []Citation `json:"citations"`
-	FromCache     bool       `json:"from_cache"`
-	Strategy      string     `json:"strategy"`
+	// FromCache reports that the answer was found for a similar question before: see CacheOptions.
+	FromCache bool `json:"from_cache"`
+	// Strategy is the name of the search: "dense", "text", "hybrid", "mmr", "hyde" or
+	// "multi-query".
+	Strategy string `json:"strategy"`
 	// Candidates is the number of chunks found before reranking.
-	Candidates    int           `json:"candidates_before_rerank"`
-	EmbedTime     time.Duration `json:"embed_ns"`
+	Candidates int           `json:"candidates_before_rerank"`
+	EmbedTime  time.Duration `json:"embed_ns"`
+	// RetrievalTime is the time of the search, of the expansion and of building the context.
 	RetrievalTime time.Duration `json:"retrieval_ns"`
 	RerankTime    time.Duration `json:"rerank_ns"`
 

@@ -2,13 +2,14 @@ package rag
 
 import "time"
 
-// Stats are statistics of answered questions. The zero value has no question.
+// Stats are statistics of answered questions. The zero value has no question. Counts and times are
+// sums over all questions.
 type Stats struct {
-	Queries       int `json:"queries"`
-	CacheHits     int `json:"cache_hits"`
-	Chunks        int `json:"chunks"`
-	ContextTokens int `json:"context_tokens"`
-	PromptTokens  int `json:"prompt_tokens"` // as in Response
+	Queries       int `json:"queries"`        // without those that failed
+	CacheHits     int `json:"cache_hits"`     // answers from the cache
+	Chunks        int `json:"chunks"`         // in the answers
+	ContextTokens int `json:"context_tokens"` // in the contexts
+	PromptTokens  int `json:"prompt_tokens"`  // as in Response
 	AnswerTokens  int `json:"answer_tokens"`
 
 	// Time spent in each stage.
@@ -17,7 +18,7 @@ type Stats struct {
 	RerankTime    time.Duration `json:"rerank_ns"`
 	AnswerTime    time.Duration `json:"answer_ns"`
 
-	// Means over all questions.
+	// Means over all questions; CacheHitRate is from 0 to 1.
 	AvgRetrievalMS   float64 `json:"avg_retrieval_ms"`
 	CacheHitRate     float64 `json:"cache_hit_rate"`
 	AvgChunks        float64 `json:"avg_chunks_retrieved"`
