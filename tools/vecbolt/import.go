@@ -44,7 +44,8 @@ func (c *importCmd) Help() string {
 		`the document as a whole. Metadata is one part: a line with any of it replaces all of it. A document that cannot ` +
 		`be stored is skipped, with a message, and so is an object of JSON with a value of the wrong type. A line that is not JSON ` +
 		`and a vector of another dimension end the import, and the documents before them stay. ` +
-		`A new collection is not made if no document can be stored.`
+		`A new collection is not made if no document can be stored. In JSON, graphs_due counts the graphs that are still to be built, ` +
+		`and graph_seconds is the time that this is expected to take.`
 }
 
 // Validate is called by kong.

@@ -27,9 +27,9 @@ import (
 
 type serveCmd struct {
 	database
-	Addr           string        `default:"127.0.0.1:8321" placeholder:"HOST:PORT" help:"Address to listen on (${default}); port 0 is any free port."`
-	ReadOnly       bool          `help:"Refuse writes, and open the database read-only."`
-	Follow         time.Duration `placeholder:"TIME" help:"The database is a published folder: check for newer versions at this interval, and serve them read-only."`
+	Addr           string         `default:"127.0.0.1:8321" placeholder:"HOST:PORT" help:"Address to listen on (${default}); port 0 is any free port."`
+	ReadOnly       bool           `help:"Refuse writes, and open the database read-only."`
+	Follow         *time.Duration `placeholder:"TIME" help:"The database is a published folder: check for newer versions at this interval, and serve them read-only."`
 	publishFlags   `embed:""`
 	ReadTokenFile  string        `placeholder:"FILE" help:"Token for reading; or in VECBOLT_READ_TOKEN."`
 	WriteTokenFile string        `placeholder:"FILE" help:"Token for reading and writing; or in VECBOLT_WRITE_TOKEN."`
@@ -66,9 +66,9 @@ func (c *serveCmd) Validate() error {
 		return errors.New("--tls-cert and --tls-key go together")
 	case c.LearnFrom != "" && c.Bases == "":
 		return errors.New("--learn-from needs --bases")
-	case c.Follow < 0:
+	case c.Follow != nil && *c.Follow <= 0:
 		return errors.New("--follow must be positive")
-	case c.Publish != "" && (c.ReadOnly || c.Follow > 0):
+	case c.Publish != "" && (c.ReadOnly || c.Follow != nil):
 		return errors.New("--publish needs a writable database")
 	case c.MaxBody < 1 || c.MaxRequests < 1 || c.MaxWrites < 1 || c.MaxMemory < 1 || c.Timeout <= 0:
 		return errors.New("--max-body, --max-requests, --max-writes, --max-memory and --timeout must be positive")
@@ -111,7 +111,11 @@ func (c *serveCmd) Run(ctx context.Context, t *tool) error {
 		}
 		defer engine.Close()
 	}
-	return c.open(db.Options{ReadOnly: opts.ReadOnly, Follow: c.Follow, MustExist: opts.ReadOnly,
+	var follow time.Duration
+	if c.Follow != nil {
+		follow = *c.Follow
+	}
+	return c.open(db.Options{ReadOnly: opts.ReadOnly, Follow: follow, MustExist: opts.ReadOnly,
 		Logger: opts.Logger}, func(vdb *db.DB) error {
 		return c.during(ctx, vdb, opts.Logger, func() error { return c.serve(ctx, t, vdb, engine, l, opts, secure) })
 	})
@@ -194,7 +198,7 @@ func (c *serveCmd) agents(vdb *db.DB, engine *knowledge.Engine, served *server.O
 
 func (c *serveCmd) options(ctx context.Context, t *tool) (_ *server.Options, err error) {
 	o := &server.Options{
-		ReadOnly: c.ReadOnly || c.Follow > 0, Origins: c.CORSOrigin,
+		ReadOnly: c.ReadOnly || c.Follow != nil, Origins: c.CORSOrigin,
 		Limits: server.Limits{Body: c.MaxBody, Requests: c.MaxRequests, Writes: c.MaxWrites,
 			Memory: c.MaxMemory, Time: c.Timeout},
 	}
