@@ -132,7 +132,33 @@ func (a *Answer) Shown(text []byte) string {
 	return errtext.OneLine(string(text), maxRefusal)
 }
 
-// Decode decodes the response into reply.
+// Failure returns the error for what a response with status 200 says went wrong, such as its member
+// "error", or nil if that is Blank.
+func (a *Answer) Failure(text json.RawMessage) error {
+	if Blank(text) {
+		return nil
+	}
+	return fmt.Errorf("the server gave up: %s", a.Shown(text))
+}
+
+// Blank reports whether the error in an answer says nothing. Some servers send an empty one, of any
+// type, beside each good answer.
+func Blank(value json.RawMessage) bool {
+	var v any
+	if len(value) == 0 || json.Unmarshal(value, &v) != nil {
+		return true
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		return len(v) == 0
+	case []any:
+		return len(v) == 0
+	}
+	return v == nil || v == "" || v == false || v == 0.0
+}
+
+// Decode decodes the response into reply. A response whose member "error" is not Blank is its
+// Failure.
 func (a *Answer) Decode(reply any) error {
 	text, err := io.ReadAll(io.LimitReader(a.Body, maxReply+1))
 	if err != nil {
@@ -140,6 +166,12 @@ func (a *Answer) Decode(reply any) error {
 	}
 	if len(text) > maxReply {
 		return fmt.Errorf("invalid response: more than %d bytes", maxReply)
+	}
+	var failed struct{ Error json.RawMessage }
+	if json.Unmarshal(text, &failed) == nil {
+		if err := a.Failure(failed.Error); err != nil {
+			return err
+		}
 	}
 	if err := json.Unmarshal(text, reply); err != nil {
 		return fmt.Errorf("invalid response: %w", err)

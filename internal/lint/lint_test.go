@@ -103,7 +103,7 @@ var imports = map[string][]string{
 		"text", "github.com/goccy/go-yaml", "golang.org/x/sync/semaphore"},
 	"rag/chat":   {"internal/httpjson"},
 	"rag/rerank": {"internal/httpjson", "internal/mmr", "rag", "simd"},
-	"rag/embed": {"internal/errtext", "internal/retry", "internal/vfs", "rag/embed/bert", "rag/embed/models", "rag/embed/static", "github.com/google/uuid",
+	"rag/embed": {"internal/errtext", "internal/httpjson", "internal/retry", "internal/vfs", "rag/embed/bert", "rag/embed/models", "rag/embed/static", "github.com/google/uuid",
 		"golang.org/x/crypto/blake2b"},
 	"rag/eval":      {"db", "exchange", "internal/document", "internal/page", "github.com/viterin/vek"},
 	"rag/xray":      {"db", "filter", "internal/page", "rag/eval", "simd", "github.com/viterin/vek"},

@@ -133,23 +133,10 @@ func (s *said) UnmarshalJSON(b []byte) error {
 // empty error, or a text about success, beside each answer.
 func (e *event) failure(answer *httpjson.Answer) error {
 	text := e.Error
-	if blank(text) && len(e.Choices) == 0 {
+	if httpjson.Blank(text) && len(e.Choices) == 0 {
 		text = e.Message.text
 	}
-	if blank(text) {
-		return nil
-	}
-	return fmt.Errorf("the server gave up: %s", answer.Shown(text))
-}
-
-// blank reports whether a value says nothing.
-func blank(value json.RawMessage) bool {
-	var v any
-	if len(value) == 0 || json.Unmarshal(value, &v) != nil {
-		return true
-	}
-	object, ok := v.(map[string]any)
-	return v == nil || v == "" || v == false || ok && len(object) == 0
+	return answer.Failure(text)
 }
 
 // add appends an event to the reply and returns its text.

@@ -42,7 +42,7 @@ func TestAnswer(t *testing.T) {
 	if got, err := openai.Answer(t.Context(), "what?", "", nil); err != nil || got != (chat.Reply{Text: "forty", Cut: "length"}) {
 		t.Error(got, err)
 	}
-	for _, none := range []string{`""`, `{}`, `{ }`, `false`, `null`} { // as the error beside an answer
+	for _, none := range []string{`""`, `{}`, `{ }`, `[]`, `0`, `false`, `null`} { // as the error beside an answer
 		answer = `{"error":` + none + `,"message":"done","choices":[{"message":{"content":"six"}}]}`
 		if got, err := openai.Answer(t.Context(), "what?", "", nil); err != nil || got.Text != "six" {
 			t.Error(none, got, err)

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/vecbolt/vecbolt/internal/errtext"
+	"github.com/vecbolt/vecbolt/internal/httpjson"
 	"github.com/vecbolt/vecbolt/internal/retry"
 )
 
@@ -120,7 +121,7 @@ func (r *remote) post(ctx context.Context, url string, header func(h http.Header
 		return r.fail(ErrInvalidResponse, err)
 	}
 	var failed struct{ Error json.RawMessage }
-	if json.Unmarshal(answer, &failed) == nil && len(failed.Error) > 0 && string(failed.Error) != "null" {
+	if json.Unmarshal(answer, &failed) == nil && !httpjson.Blank(failed.Error) {
 		return r.refused(resp, answer, key) // some servers send errors with status 200
 	}
 	return nil

@@ -201,12 +201,30 @@ func TestOpenAIOrder(t *testing.T) {
 	for _, reply := range []string{
 		`{"data":[{"index":2,"embedding":[3]},{"index":0,"embedding":[1]},{"index":1,"embedding":[2]}]}`,
 		`{"data":[{"embedding":[1]},{"embedding":[2]},{"embedding":[3]}]}`,
-		`{"data":[{"index":0,"embedding":[1]},{"index":1,"embedding":[2]},{"index":2,"embedding":[3]}],"error":null}`,
 	} {
 		url := serve(t, func(w http.ResponseWriter, _ request) { io.WriteString(w, reply) })
 		vecs, err := openAI(t, "m", 0, embed.OpenAIOptions{Base: url}).EmbedBatch(t.Context(), []string{"a", "b", "c"})
 		if err != nil || !cmp.Equal(vecs, [][]float32{{1}, {2}, {3}}) {
 			t.Errorf("%s: %v %v", reply, vecs, err)
+		}
+	}
+}
+
+// Some servers send an empty error beside each answer.
+func TestErrorBesideAnswer(t *testing.T) {
+	beside := ""
+	url := serve(t, func(w http.ResponseWriter, _ request) {
+		fmt.Fprintf(w, `{"data":[{"embedding":[1]}],"error":%s}`, beside)
+	})
+	e := openAI(t, "m", 0, embed.OpenAIOptions{Base: url})
+	for _, beside = range []string{`null`, `""`, `{}`, `[ ]`, `false`, `0`} {
+		if v, err := e.Embed(t.Context(), "x"); err != nil || !cmp.Equal(v, []float32{1}) {
+			t.Errorf("%s: %v %v", beside, v, err)
+		}
+	}
+	for _, beside = range []string{`"no memory"`, `{"message":"no memory"}`, `["no memory"]`} {
+		if _, err := e.Embed(t.Context(), "x"); !errors.Is(err, embed.ErrProvider) || !strings.Contains(err.Error(), "no memory") {
+			t.Errorf("%s: %v", beside, err)
 		}
 	}
 }

@@ -172,6 +172,16 @@ func TestHTTP(t *testing.T) {
 			t.Errorf("%s: %v", wrong, err)
 		}
 	}
+	answer = `{"results":[{"index":1,"relevance_score":0.9},{"index":0,"relevance_score":0.1}],"error":""}`
+	if got := order(t, cohere, "q", chunks); !slices.Equal(got, []string{"b", "a"}) {
+		t.Error(got)
+	}
+	answer = `{"error":"no memory for key"}`
+	for _, r := range []rag.Reranker{cohere, tei} {
+		if _, err := r.Rerank(t.Context(), "q", chunks); err == nil || err.Error() != `the server gave up: "no memory for [secret]"` {
+			t.Error(err)
+		}
+	}
 	status, answer = http.StatusTooManyRequests, "slow down"
 	if _, err := tei.Rerank(t.Context(), "q", chunks); err == nil || !strings.Contains(err.Error(), "429") || !strings.Contains(err.Error(), "slow down") {
 		t.Error(err)
