@@ -253,7 +253,15 @@ type vector []float32
 func (v *vector) UnmarshalJSON(b []byte) error {
 	switch {
 	case len(b) > 1 && b[0] == '"':
-		raw, err := base64.StdEncoding.DecodeString(string(b[1 : len(b)-1]))
+		text := b[1 : len(b)-1]
+		if bytes.IndexByte(text, '\\') >= 0 { // PHP writes \/, and others \u002B
+			var s string
+			if err := json.Unmarshal(b, &s); err != nil {
+				return err
+			}
+			text = []byte(s)
+		}
+		raw, err := base64.StdEncoding.AppendDecode(nil, text)
 		if err != nil {
 			return err
 		}

@@ -181,12 +181,20 @@ func TestBase64(t *testing.T) {
 		if r.Body["encoding_format"] != "base64" {
 			t.Error(r.Body)
 		}
-		fmt.Fprintf(w, `{"data":[{"index":0,"embedding":%q}]}`, reply)
+		io.WriteString(w, `{"data":[{"index":0,"embedding":"`+reply+`"}]}`)
 	})
 	e := openAI(t, "m", 0, embed.OpenAIOptions{Base: url, Base64: true})
 	v, err := e.Embed(t.Context(), "x")
 	if err != nil || !cmp.Equal(v, want) || e.Dimensions() != 3 {
 		t.Error(v, err, e.Dimensions())
+	}
+	plain := reply
+	reply = ""
+	for _, c := range plain { // JSON may escape any character
+		reply += fmt.Sprintf(`\u%04x`, c)
+	}
+	if v, err := e.Embed(t.Context(), "x"); err != nil || !cmp.Equal(v, want) {
+		t.Error(reply, v, err)
 	}
 	for _, bad := range []string{"AAA=", "A", base64.StdEncoding.EncodeToString([]byte{0, 0, 0xc0, 0x7f}), ""} {
 		reply = bad
