@@ -67,7 +67,8 @@ func (c *Client) Answer(ctx context.Context, question, sources string, part func
 }
 
 // Chat sends messages and returns the reply. If part is not nil, the answer is streamed: part is
-// called with each piece of the text as it arrives, and ends the request by an error.
+// called with each piece of the text as it arrives, and ends the request by an error. A reply of
+// white space is an error, as one without text.
 func (c *Client) Chat(ctx context.Context, messages []Message, part func(text string) error) (Reply, error) {
 	ask := c.ask
 	if part != nil {
@@ -82,7 +83,7 @@ func (c *Client) Chat(ctx context.Context, messages []Message, part func(text st
 	reply, err := ask(ctx, strings.TrimSuffix(c.Base, "/")+path,
 		map[string]any{"model": c.Model, "stream": part != nil, "messages": messages})
 	switch {
-	case err != nil || reply.Text != "":
+	case err != nil || strings.TrimSpace(reply.Text) != "":
 	case reply.Cut != "":
 		err = fmt.Errorf("no content: the model stopped (%s)", reply.Cut)
 	default:

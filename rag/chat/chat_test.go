@@ -52,7 +52,7 @@ func TestAnswer(t *testing.T) {
 			t.Error(none, got, err)
 		}
 	}
-	for _, wrong := range []string{"", "{}", `{"choices":[]}`, `{"choices":[{"message":{}}]}`, `{"error":""}`, `{"message":""}`} {
+	for _, wrong := range []string{"", "{}", `{"choices":[]}`, `{"choices":[{"message":{}}]}`, `{"choices":[{"message":{"content":" \n"}}]}`, `{"error":""}`, `{"message":""}`} {
 		answer = wrong
 		if _, err := openai.Answer(t.Context(), "what?", "", nil); err == nil || !strings.Contains(err.Error(), "invalid response") {
 			t.Errorf("%s: %v", wrong, err)
@@ -103,6 +103,8 @@ func TestStream(t *testing.T) {
 		{"ollama", "{\"message\":{\"content\":\"forty\"},\"done\":true,\"error\":\"\"}\n", "forty|", chat.Reply{Text: "forty"}, ""},
 		{"openai", "data: nonsense\n\n", "", chat.Reply{}, "invalid response"},
 		{"openai", "data: [DONE]\n\n", "", chat.Reply{}, "no content"},
+		{"ollama", "{\"message\":{\"content\":\" \\n\"},\"done\":true}\n", " \n|", chat.Reply{}, "invalid response: no content"},
+		{"openai", "data: {\"choices\":[{\"delta\":{\"content\":\"\\n\"},\"finish_reason\":\"length\"}]}\n\ndata: [DONE]\n\n", "\n|", chat.Reply{}, "no content: the model stopped (length)"},
 		{"ollama", "{\"message\":{\"content\":\"stop\"}}\n{\"message\":{\"content\":\"more\"}}\n", "stop|", chat.Reply{}, "enough"},
 		{"ollama", strings.Repeat("x", 2<<20), "", chat.Reply{}, "an event of more than 1048576 bytes"},
 
