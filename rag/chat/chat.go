@@ -202,12 +202,16 @@ func (c *Client) stream(ctx context.Context, url string, body map[string]any,
 	in.Buffer(nil, maxEvent)
 	var other []byte // the first lines without data
 	streamed, begun, complete := false, false, false
-	for in.Scan() {
-		data, ok := c.data(in.Bytes())
+	for first := true; in.Scan(); first = false {
+		line := in.Bytes()
+		if first { // as HTML has it for event streams; the mark would hide the first event
+			line = bytes.TrimPrefix(line, []byte("\ufeff"))
+		}
+		data, ok := c.data(line)
 		if !ok {
-			streamed = streamed || ofStream(in.Bytes())
+			streamed = streamed || ofStream(line)
 			if len(other) < maxEvent {
-				other = append(append(other, in.Bytes()...), '\n')
+				other = append(append(other, line...), '\n')
 			}
 			continue
 		}

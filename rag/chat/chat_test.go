@@ -101,6 +101,8 @@ func TestStream(t *testing.T) {
 		{"openai", "event: error\ndata: {\"message\":\"overloaded, key secret-key\"}\n\n", "", chat.Reply{}, "the server gave up: \"overloaded, key [secret]\""},
 		{"openai", "data: {\"error\":{},\"choices\":[{\"delta\":{\"content\":\"forty\"},\"finish_reason\":\"stop\"}]}\n\n", "forty|", chat.Reply{Text: "forty"}, ""},
 		{"ollama", "{\"message\":{\"content\":\"forty\"},\"done\":true,\"error\":\"\"}\n", "forty|", chat.Reply{Text: "forty"}, ""},
+		{"openai", "\ufeffdata: {\"choices\":[{\"delta\":{\"content\":\"forty\"}}]}\n\ndata: {\"choices\":[{\"delta\":{\"content\":\"-two\"},\"finish_reason\":\"stop\"}]}\n\n", "forty|-two|", chat.Reply{Text: "forty-two"}, ""},
+		{"ollama", "\ufeff{\"message\":{\"content\":\"forty\"},\"done\":true}\n", "forty|", chat.Reply{Text: "forty"}, ""},
 		{"openai", "data: nonsense\n\n", "", chat.Reply{}, "invalid response"},
 		{"openai", "data: [DONE]\n\n", "", chat.Reply{}, "no content"},
 		{"ollama", "{\"message\":{\"content\":\" \\n\"},\"done\":true}\n", " \n|", chat.Reply{}, "invalid response: no content"},
