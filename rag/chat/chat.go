@@ -68,7 +68,8 @@ func (c *Client) Answer(ctx context.Context, question, sources string, part func
 
 // Chat sends messages and returns the reply. If part is not nil, the answer is streamed: part is
 // called with each piece of the text as it arrives, and ends the request by an error. A reply of
-// white space is an error, as one without text.
+// white space is an error, as one without text. So is a response of more than 8 MiB, or a stream of
+// more than 8 MiB of text or 64 MiB of everything.
 func (c *Client) Chat(ctx context.Context, messages []Message, part func(text string) error) (Reply, error) {
 	ask := c.ask
 	if part != nil {
@@ -140,13 +141,12 @@ func (e *event) failure(answer *httpjson.Answer) error {
 	return answer.Failure(text)
 }
 
-// add appends an event to the reply and returns its text.
+// add adds what an event says about the reply, and returns its part of the text.
 func (r *Reply) add(e *event) string {
 	text, reason := e.Message.Content, e.Reason
 	if len(e.Choices) > 0 {
 		text, reason = cmp.Or(e.Choices[0].Message.Content, e.Choices[0].Delta.Content), e.Choices[0].Finish
 	}
-	r.Text += text
 	if reason == "length" || reason == "content_filter" {
 		r.Cut = reason
 	}
@@ -176,14 +176,16 @@ func (c *Client) ask(ctx context.Context, url string, body map[string]any) (repl
 	if c.API != Ollama && len(answer.Choices) == 0 {
 		return reply, errors.New("invalid response: no choices")
 	}
-	reply.add(&answer)
+	reply.Text = reply.add(&answer)
 	return reply, nil
 }
 
-// Limits of a stream: bytes of one event, and of the whole answer.
+// Limits of a stream, in bytes: one event, the text of the answer, and all that arrives. Each token
+// is an event of some 300 bytes, and the reasoning before an answer is many tokens of no text.
 const (
 	maxEvent  = 1 << 20
-	maxAnswer = 8 << 20
+	maxText   = 8 << 20
+	maxStream = 64 << 20
 )
 
 var errEarly = errors.New("invalid response: the answer ends early")
@@ -198,10 +200,12 @@ func (c *Client) stream(ctx context.Context, url string, body map[string]any,
 		return reply, err
 	}
 	defer resp.Body.Close()
-	in := bufio.NewScanner(http.MaxBytesReader(nil, resp.Body, maxAnswer))
+	in := bufio.NewScanner(http.MaxBytesReader(nil, resp.Body, maxStream))
 	in.Buffer(nil, maxEvent)
 	var other []byte // the first lines without data
 	streamed, begun, complete := false, false, false
+	var whole strings.Builder
+	defer func() { reply.Text = whole.String() }()
 	for first := true; in.Scan(); first = false {
 		line := in.Bytes()
 		if first { // as HTML has it for event streams; the mark would hide the first event
@@ -229,7 +233,12 @@ func (c *Client) stream(ctx context.Context, url string, body map[string]any,
 		if err := e.failure(resp); err != nil {
 			return reply, err
 		}
-		if text := reply.add(&e); text != "" {
+		text := reply.add(&e)
+		if whole.Len()+len(text) > maxText {
+			return reply, fmt.Errorf("invalid response: a text of more than %d bytes", maxText)
+		}
+		whole.WriteString(text)
+		if text != "" {
 			if err := part(text); err != nil {
 				return reply, err
 			}

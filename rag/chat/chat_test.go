@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -85,7 +86,7 @@ func TestStream(t *testing.T) {
 	defer server.Close()
 	key := func(context.Context) (string, error) { return "secret-key", nil }
 	clients := map[string]*chat.Client{"openai": {Base: server.URL, Model: "m", Secret: key}, "ollama": {API: chat.Ollama, Base: server.URL, Model: "m"}}
-	stop := errors.New("enough")
+	stop, half := errors.New("enough"), strings.Repeat("x", 1<<19)
 	for _, tt := range []struct {
 		client, answer, parts string
 		reply                 chat.Reply
@@ -122,8 +123,12 @@ func TestStream(t *testing.T) {
 		{"openai", "<!DOCTYPE html>\n<title>Sign in</title>", "", chat.Reply{}, "no event stream, but text/html: <!DOCTYPE html> <title>Sign in"},
 		{"openai", "", "", chat.Reply{}, "no event stream, but nothing"},
 		{"ollama", "<!DOCTYPE html>\n<title>Sign in</title>", "", chat.Reply{}, "<!DOCTYPE html>"},
-		{"openai", strings.Repeat(": wait\n\n", 2<<20), "", chat.Reply{}, "more than 8388608 bytes"},
-		{"ollama", strings.Repeat("{\"message\":{\"content\":\"\"}}\n", 1<<19), "", chat.Reply{}, "more than 8388608 bytes"},
+
+		// Long answers. Reasoning, which is no part of the text, may be longer than it.
+		{"openai", strings.Repeat(": wait"+strings.Repeat(".", 1<<16)+"\n\n", 1<<10), "", chat.Reply{}, "more than 67108864 bytes"},
+		{"ollama", strings.Repeat("{\"message\":{\"thinking\":\""+strings.Repeat("x", 1<<19)+"\"}}\n", 1<<7), "", chat.Reply{}, "more than 67108864 bytes"},
+		{"ollama", strings.Repeat("{\"message\":{\"thinking\":\""+strings.Repeat("x", 1<<19)+"\"}}\n", 1<<5) + "{\"message\":{\"content\":\"forty\"},\"done\":true}\n", "forty|", chat.Reply{Text: "forty"}, ""},
+		{"ollama", strings.Repeat("{\"message\":{\"content\":\""+half+"\"}}\n", 17), strings.Repeat(half+"|", 16), chat.Reply{}, "a text of more than 8388608 bytes"},
 	} {
 		answer = tt.answer
 		parts := ""
@@ -141,6 +146,31 @@ func TestStream(t *testing.T) {
 	status, answer = http.StatusUnauthorized, "secret-key is wrong"
 	if _, err := clients["openai"].Answer(t.Context(), "what?", "", func(string) error { return nil }); err == nil || !strings.Contains(err.Error(), "401") || strings.Contains(err.Error(), "secret-key") {
 		t.Error(err)
+	}
+}
+
+// TestStreamOfManyParts: the text of an answer is not copied for each part of it.
+func TestStreamOfManyParts(t *testing.T) {
+	const parts = 8000
+	part := strings.Repeat("x", 200)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		for range parts {
+			_, _ = io.WriteString(w, "{\"message\":{\"content\":\""+part+"\"}}\n")
+		}
+		_, _ = io.WriteString(w, "{\"done\":true}\n")
+	}))
+	defer server.Close()
+	client := &chat.Client{API: chat.Ollama, Base: server.URL, Model: "m"}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	reply, err := client.Answer(t.Context(), "what?", "", func(string) error { return nil })
+	runtime.ReadMemStats(&after)
+	if err != nil || reply.Text != strings.Repeat(part, parts) {
+		t.Fatal(len(reply.Text), err)
+	}
+	// Copies would be parts/2 times the text, more than 6 GB.
+	if got := after.TotalAlloc - before.TotalAlloc; got > 200<<20 {
+		t.Errorf("%d bytes allocated for a text of %d", got, len(reply.Text))
 	}
 }
 
