@@ -193,6 +193,27 @@ func TestPaths(t *testing.T) {
 	}
 }
 
+// The connections do not compile conditions, unless the address says so.
+func TestJIT(t *testing.T) {
+	for parameters, want := range map[string]string{
+		"":                        "off",
+		"jit=on":                  "on",
+		"jit=off":                 "off",
+		"options=-c%20jit%3Don":   "on",
+		"options=-c%20geqo%3Doff": "off",
+	} {
+		s, err := Open(t.Context(), with(address(t), parameters), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := query(t.Context(), s, one[string], "SHOW jit")
+		s.Close()
+		if err != nil || got != want {
+			t.Errorf("%q: jit is %s, want %s, %v", parameters, got, want, err)
+		}
+	}
+}
+
 // The largest conditions that filter.Validate lets through.
 func TestLargeConditions(t *testing.T) {
 	s := open(t, Options{})

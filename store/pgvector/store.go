@@ -67,7 +67,9 @@ var _ store.Store = (*Store)(nil)
 //	postgres://user:password@host:5432/database?sslmode=require&pool_max_conns=8
 //
 // with the parameters of pgx, and two that override Options: vecbolt_schema=NAME and
-// vecbolt_hnsw=on, or M,EF_CONSTRUCTION. It writes nothing.
+// vecbolt_hnsw=on, or M,EF_CONSTRUCTION. It writes nothing. Its connections have jit off, unless the
+// URL names jit, as in jit=on: compiling a condition takes seconds where evaluating it takes
+// milliseconds.
 func Open(ctx context.Context, address string, o *Options) (*Store, error) {
 	address, opts, err := parseURL(address, o)
 	if err != nil {
@@ -76,6 +78,14 @@ func Open(ctx context.Context, address string, o *Options) (*Store, error) {
 	config, err := pgxpool.ParseConfig(address)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", db.ErrInvalid, err)
+	}
+	if _, named := config.ConnConfig.RuntimeParams["jit"]; !named &&
+		!strings.Contains(config.ConnConfig.RuntimeParams["options"], "jit") {
+		// Not as a parameter of the connection, which PgBouncer would refuse.
+		config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+			_, err := conn.Exec(ctx, "SET jit = off")
+			return err
+		}
 	}
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
@@ -135,8 +145,9 @@ func parseURL(address string, o *Options) (string, *Options, error) {
 	return address, &opts, nil
 }
 
-// New uses a pool of the caller, who closes it after the Store. The server
-// encoding must be UTF8.
+// New uses a pool of the caller, who closes it after the Store. The server encoding must be UTF8.
+// The connections should have jit off, as those of Open: where it is on, PostgreSQL may compile a
+// condition on paths of five or more keys for seconds.
 func New(ctx context.Context, pool *pgxpool.Pool, o *Options) (*Store, error) {
 	s := &Store{pool: pool, schema: DefaultSchema}
 	if o != nil {
