@@ -102,7 +102,7 @@ var imports = map[string][]string{
 	"rag/knowledge": {"db", "filter", "internal/errtext", "internal/httpjson", "internal/retry", "internal/vfs", "rag", "rag/chat", "rag/embed", "rag/embed/bert", "rag/eval", "rag/load", "rag/rerank", "rag/split",
 		"text", "github.com/goccy/go-yaml", "golang.org/x/sync/semaphore"},
 	"rag/chat":   {"internal/httpjson"},
-	"rag/rerank": {"internal/httpjson", "internal/mmr", "rag", "simd"},
+	"rag/rerank": {"internal/httpjson", "internal/mmr", "internal/retry", "rag", "rag/embed", "simd"},
 	"rag/embed": {"internal/errtext", "internal/httpjson", "internal/retry", "internal/vfs", "rag/embed/bert", "rag/embed/models", "rag/embed/static", "github.com/google/uuid",
 		"golang.org/x/crypto/blake2b"},
 	"rag/eval":      {"db", "exchange", "internal/document", "internal/page", "github.com/viterin/vek"},

@@ -332,7 +332,8 @@ func (e *Engine) pipelineOptions(c Config, indexed bool) (*rag.PipelineOptions, 
 		}
 		o.Rerank = rerank.Cross(cross.Score)
 	case "cohere", "tei":
-		ho := rerank.HTTPOptions{Model: c.RerankModel}
+		again := e.retry()
+		ho := rerank.HTTPOptions{Model: c.RerankModel, Retry: &again}
 		if c.Reranker == "tei" {
 			ho.API = rerank.TEI
 		}

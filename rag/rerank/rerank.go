@@ -22,7 +22,9 @@ import (
 
 	"github.com/vecbolt/vecbolt/internal/httpjson"
 	"github.com/vecbolt/vecbolt/internal/mmr"
+	"github.com/vecbolt/vecbolt/internal/retry"
 	"github.com/vecbolt/vecbolt/rag"
+	"github.com/vecbolt/vecbolt/rag/embed"
 	"github.com/vecbolt/vecbolt/simd"
 )
 
@@ -170,12 +172,19 @@ type HTTPOptions struct {
 	// Client sends the request; nil means a client with a timeout of a minute that follows no
 	// redirects.
 	Client *http.Client
+	// Retry says how requests are repeated after temporary errors; nil means as embed.Retry does.
+	Retry *embed.RetryOptions
 }
 
 // HTTP asks the cross-encoder at url and returns its scores. The header of a chunk is sent with its
-// text, as it is embedded.
+// text, as it is embedded. A request is repeated if the server limits the rate or fails internally,
+// or if the connection broke: after the pause that the server asks for, or one that grows.
 func HTTP(url string, o HTTPOptions) rag.Reranker {
 	caller := httpjson.Caller{Client: o.Client, Timeout: time.Minute, Secret: o.Secret}
+	var policy retry.Policy
+	if o.Retry != nil {
+		policy = retry.Policy(*o.Retry)
+	}
 	return Func(func(ctx context.Context, question string, chunks []rag.Chunk) ([]rag.Chunk, error) {
 		if len(chunks) == 0 {
 			return chunks, nil
@@ -191,7 +200,10 @@ func HTTP(url string, o HTTPOptions) rag.Reranker {
 				request = map[string]any{"model": o.Model, "query": question, "documents": texts, "top_n": len(texts)}
 			}
 			var answer json.RawMessage
-			if err := caller.Post(ctx, url, request, &answer); err != nil {
+			err := policy.Do(ctx, "reranking", func() error {
+				return caller.Post(ctx, url, request, &answer)
+			}, httpjson.Temporary)
+			if err != nil {
 				return nil, err
 			}
 			some, err := parseScores(answer, o.API, len(texts))

@@ -12,8 +12,10 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/vecbolt/vecbolt/rag"
+	"github.com/vecbolt/vecbolt/rag/embed"
 	"github.com/vecbolt/vecbolt/rag/embed/bert"
 	"github.com/vecbolt/vecbolt/rag/rerank"
 )
@@ -152,7 +154,7 @@ func TestHTTP(t *testing.T) {
 	defer server.Close()
 	secret := func(context.Context) (string, error) { return "key", nil }
 	cohere := rerank.HTTP(server.URL, rerank.HTTPOptions{Model: "m", Secret: secret})
-	tei := rerank.HTTP(server.URL, rerank.HTTPOptions{API: rerank.TEI, Secret: secret})
+	tei := rerank.HTTP(server.URL, rerank.HTTPOptions{API: rerank.TEI, Secret: secret, Retry: &embed.RetryOptions{Attempts: 1}})
 
 	answer = `{"results":[{"index":1,"relevance_score":0.9},{"index":0,"relevance_score":0.1}]}`
 	if got := order(t, cohere, "q", chunks); !slices.Equal(got, []string{"b", "a"}) || body["model"] != "m" || body["query"] != "q" {
@@ -190,5 +192,66 @@ func TestHTTP(t *testing.T) {
 	broken := rerank.HTTP(server.URL, rerank.HTTPOptions{Secret: func(context.Context) (string, error) { return "", down }})
 	if _, err := broken.Rerank(t.Context(), "q", chunks); !errors.Is(err, down) {
 		t.Error(err)
+	}
+}
+
+// TestRetry: a request is sent again after temporary errors, after the pause that the server asks
+// for, and not once the context ends. Requests that were answered are not.
+func TestRetry(t *testing.T) {
+	var statuses []int // of the answers to come; 200 after them
+	requests := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		requests++
+		var body struct{ Texts []string }
+		if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
+			t.Error(err)
+		}
+		if len(statuses) > 0 {
+			status := statuses[0]
+			if statuses = statuses[1:]; status != http.StatusOK {
+				w.Header().Set("Retry-After", "7")
+				w.WriteHeader(status)
+				return
+			}
+		}
+		var scores []map[string]any
+		for i := range body.Texts {
+			scores = append(scores, map[string]any{"index": i, "score": i})
+		}
+		if err := json.NewEncoder(w).Encode(scores); err != nil {
+			t.Error(err)
+		}
+	}))
+	defer server.Close()
+	var pauses []time.Duration
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	r := rerank.HTTP(server.URL, rerank.HTTPOptions{API: rerank.TEI, Retry: &embed.RetryOptions{
+		Rand:  func() float64 { return 0 },
+		Sleep: func(ctx context.Context, d time.Duration) error { pauses = append(pauses, d); return ctx.Err() },
+	}})
+	chunks := make([]rag.Chunk, 40) // two requests
+	for _, tt := range []struct {
+		statuses         []int
+		requests, pauses int
+		err              string
+	}{
+		{[]int{200, 429, 503, 200}, 4, 2, ""},
+		{[]int{401}, 1, 0, "status 401"},
+		{[]int{429, 429, 429, 429, 429}, 5, 4, "after 5 attempts: status 429"},
+	} {
+		statuses, requests, pauses = tt.statuses, 0, nil
+		_, err := r.Rerank(ctx, "q", chunks)
+		if (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) || requests != tt.requests ||
+			!slices.Equal(pauses, slices.Repeat([]time.Duration{7 * time.Second}, tt.pauses)) {
+			t.Errorf("%v: %d requests, %v, %v", tt.statuses, requests, pauses, err)
+		}
+	}
+	statuses, requests = []int{429, 429}, 0
+	stopped := rerank.HTTP(server.URL, rerank.HTTPOptions{API: rerank.TEI, Retry: &embed.RetryOptions{
+		Sleep: func(ctx context.Context, _ time.Duration) error { cancel(); return ctx.Err() },
+	}})
+	if _, err := stopped.Rerank(ctx, "q", chunks); !errors.Is(err, context.Canceled) || requests != 1 {
+		t.Error(requests, err)
 	}
 }
