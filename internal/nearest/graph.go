@@ -196,6 +196,9 @@ type graphJob struct {
 	probe *Probe
 	part  int
 	last  graphPlan // of the search that ran last
+
+	outside bool // it needed a second stage because the query is beyond the extent of the rows
+
 	found []topk.Candidate
 	stats graph.Stats
 }
@@ -378,7 +381,7 @@ func (s *Search) searchGraph(ctx context.Context, j *graphJob, memory *graphScra
 		int64(len(rows))*int64(4*part.Dim))
 	switch {
 	case errors.Is(err, graph.ErrBeyondHorizon), errors.Is(err, graph.ErrFar), errors.Is(err, graph.ErrBetween):
-		s.follow(j, j.last.cause(err), "a scan of the part")
+		s.follow(j, j.cause(err), "a scan of the part")
 	case errors.Is(err, fileformat.ErrDamaged):
 		part.Segment.DistrustGraph(plan.graph, err)
 		s.follow(j, "the graph is damaged", "a scan of the part")
@@ -444,9 +447,12 @@ func (s *Search) follow(j *graphJob, cause, next string) {
 	}
 }
 
-// cause says in words why a search gave no answer that keeps its promise.
-func (w graphPlan) cause(err error) string {
+// cause says in words why the last search gave no answer that keeps its promise.
+func (j *graphJob) cause(err error) string {
+	w := j.last
 	switch {
+	case j.outside:
+		return "the query is farther out than the rows"
 	case errors.Is(err, graph.ErrFar) && w.live:
 		return "many rows near the query are deleted or replaced, or the rows found lie close together"
 	case errors.Is(err, graph.ErrFar):
@@ -472,8 +478,9 @@ func (s *Search) find(
 		query.Guard(need, plan.setting, p.MatchedIn(s.View, j.part))
 		rows, stats, err = query.Find(need, plan.setting, set, &memory.buf)
 	}
+	j.outside = memory.buf.Outside()
 	if s.Trace != nil && memory.buf.Beyond() {
-		s.follow(j, plan.cause(graph.ErrBetween), stageName(plan.setting.Beyond))
+		s.follow(j, j.cause(graph.ErrBetween), stageName(plan.setting.Beyond))
 	}
 	return rows, stats, err
 }
@@ -492,7 +499,7 @@ func (s *Search) searchFiltered(
 		return rows, stats, graph.ErrFar
 	}
 	if s.Trace != nil {
-		s.follow(j, j.last.cause(graph.ErrFar), plan.name()+", as under a filter")
+		s.follow(j, j.cause(graph.ErrFar), plan.name()+", as under a filter")
 	}
 	p.Parts[i].plan = plan
 	rows, all, err := s.find(j, memory, p.Need, plan)
@@ -532,7 +539,7 @@ func (s *Search) searchLonger(
 		if more > p.Need {
 			next += fmt.Sprintf(", for %d rows", more)
 		}
-		s.follow(j, j.last.cause(cause), next)
+		s.follow(j, j.cause(cause), next)
 	}
 	rows, all, err := s.find(j, memory, more, longer)
 	all.Estimated += stats.Estimated

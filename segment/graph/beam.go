@@ -31,10 +31,12 @@ type Buffer struct {
 	dists         []float32
 	others        []float32 // distances of excluded rows
 	spread        spreadBuffer
+	point         decodedRecord
 	sketch        sketchBuffer
 	scanned       bool // near has the rows found, whatever the layout: see scanSketches
 	more          int  // rows to collect beside those wanted: see scanAll
 	beyond        bool // see Beyond
+	outside       bool // see Outside
 	rows          []uint32
 	excluded      int // rows that are not allowed and nearer than the last row wanted: see collect
 	hits          []Hit
@@ -46,6 +48,10 @@ type Buffer struct {
 
 // Beyond reports whether the rows that the last search found made it go on with Setting.Beyond.
 func (b *Buffer) Beyond() bool { return b.beyond }
+
+// Outside reports whether the last search went on, or should, because the query is beyond the
+// extent of the rows.
+func (b *Buffer) Outside() bool { return b.outside }
 
 // heedEvery is how many expansions pass between two looks at the context. They take a few
 // milliseconds at most, unless they wait for the disk.

@@ -38,6 +38,7 @@ type Graph struct {
 
 	rotation *simd.Rotation            // of quick nodes and sketches
 	entrance *atomic.Pointer[entrance] // of quick nodes; the first search makes it
+	extent   *atomic.Pointer[extent]   // likewise, of every layout
 
 	heads *atomic.Pointer[bitset.Set] // rows with duplicates; the first scan under a filter looks them up
 }
@@ -138,6 +139,7 @@ func (g *Graph) Codes() *codes.Codes { return g.codes }
 // prepare makes whatever follows from the header alone.
 func (g *Graph) prepare() {
 	g.heads = new(atomic.Pointer[bitset.Set])
+	g.extent = new(atomic.Pointer[extent])
 	if g.Quick() || g.head.sketched {
 		g.rotation = simd.NewRotation(g.Dim(), g.head.seed)
 	}

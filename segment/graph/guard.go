@@ -32,8 +32,8 @@ var ErrFar = errors.New("the rows near the query are not allowed")
 
 // ErrBetween is returned where a second stage should follow and does not: under a filter, or after
 // a search of one stage. The rows found are far from the query, or closer together than in nearly
-// all searches: the query may lie between groups of rows, and a walk finds only one of them. It
-// needs no guard.
+// all searches: the query may lie between groups of rows, and a walk finds only one of them. Or the
+// query is beyond the extent of the rows. It needs no guard.
 var ErrBetween = errors.New("the rows found are far from the query, or close together")
 
 // ErrBeyondHorizon is returned where the recall of the setting does not hold, because the query is

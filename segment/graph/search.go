@@ -190,8 +190,11 @@ func (q *Query) Find(k int, s Setting, allowed bitset.Set, buf *Buffer) (rows []
 	if err == nil && allowed != nil && !buf.scanned { // a scan leaves out no place
 		err = q.checkFilter(allowed, buf)
 	}
-	if err == nil && q.needsSecondStage(&s, allowed, buf) { // what checkFilter tells is more
-		err = ErrBetween
+	if err == nil { // what checkFilter tells is more
+		var needs bool
+		if needs, err = q.needsSecondStage(&s, allowed, buf); needs {
+			err = ErrBetween
+		}
 	}
 	buf.ctx = nil // the memory of a search outlives its context
 	return buf.rows, buf.stats, err
@@ -210,8 +213,14 @@ func (q *Query) FindLive(k int, s Setting, live bitset.Set, buf *Buffer) (rows [
 	if err == nil {
 		err = q.collect(k+buf.more, live, buf)
 	}
-	if err == nil && (len(buf.rows) < k || buf.excluded > k/tolerated || q.needsSecondStage(&s, nil, buf)) {
-		err = ErrFar
+	if err == nil {
+		far := len(buf.rows) < k || buf.excluded > k/tolerated
+		if !far {
+			far, err = q.needsSecondStage(&s, nil, buf)
+		}
+		if far {
+			err = ErrFar
+		}
 	}
 	if err == nil {
 		err = q.checkHorizon(nil, buf)
@@ -236,7 +245,7 @@ func (g *Graph) front(k int) int {
 // attempt walks, in the stages of the setting.
 func (q *Query) attempt(k int, s Setting, allowed bitset.Set, buf *Buffer) error {
 	first := s.stage()
-	buf.beyond = false
+	buf.beyond, buf.outside = false, false
 	switch {
 	case s.Scans():
 		return q.scanAll(k, s.Beyond.Deviations, allowed, buf)
@@ -256,8 +265,8 @@ func (q *Query) attempt(k int, s Setting, allowed bitset.Set, buf *Buffer) error
 	if err := q.run(k, first, widest, s.FewRatio, nil, buf); err != nil {
 		return err
 	}
-	if q.easy(&s, buf) {
-		return nil
+	if easy, err := q.easy(&s, buf); easy || err != nil {
+		return err
 	}
 	err := q.goBeyond(k, s.Beyond, buf)
 	buf.beyond = err == nil && s.Within > walkThenScan

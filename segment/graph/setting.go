@@ -29,9 +29,10 @@ type Setting struct {
 	// Within, if it is not 0, is a squared distance: if the row to which StopRatio refers is
 	// farther, the search goes on with Beyond. Queries far from all rows need wider searches than
 	// others. So do queries between two groups of rows, because a narrow search finds only one of
-	// the groups: the search also goes on if the spread of the rows found is below Spread. In
-	// graphs of the quick layout a wider beam begins again. Under a filter, or if Within is 0, a
-	// search returns ErrBetween where it would go on: see ScanSetting.
+	// the groups: the search also goes on if the spread of the rows found is below Spread. And it
+	// goes on for queries beyond the extent of the rows, whatever it found. In graphs of the quick
+	// layout a wider beam begins again. Under a filter, or if Within is 0, a search returns
+	// ErrBetween where it would go on: see ScanSetting.
 	Within float32
 	Spread float32
 	Beyond Stage

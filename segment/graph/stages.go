@@ -18,8 +18,8 @@ import (
 // neighbours near both, but a narrow beam finds those near one, and these are much nearer to each
 // other than to the query.
 //
-// Some hard queries look easy by both. So the calibration measures the recall of every kind of
-// queries with both stages.
+// A third figure is the place of the query itself: see extent. Some hard queries look easy by all.
+// So the calibration measures the recall of every kind of queries with both stages.
 //
 // In the quick layout a wider beam begins again: a narrow one refuses, by estimates, rows that a
 // wider one wants.
@@ -92,18 +92,31 @@ func (q *Query) spread(buf *Buffer) float32 {
 }
 
 // easy reports whether a search may end with its first stage.
-func (q *Query) easy(s *Setting, buf *Buffer) bool {
+func (q *Query) easy(s *Setting, buf *Buffer) (bool, error) {
 	dist, ok := q.found(buf).within(buf.rank)
-	return ok && dist <= s.Within && (s.Spread == 0 || q.spread(buf) >= s.Spread)
+	if !(ok && dist <= s.Within && (s.Spread == 0 || q.spread(buf) >= s.Spread)) {
+		return false, nil
+	}
+	out, err := q.outlying(buf)
+	return !out, err
 }
 
 // needsSecondStage reports whether a second stage should follow a search that had none, because it
 // is under a filter or has one stage.
-func (q *Query) needsSecondStage(s *Setting, allowed bitset.Set, buf *Buffer) bool {
-	if s.Within == 0 {
-		return s.Spread > 0 && q.spread(buf) < s.Spread
+func (q *Query) needsSecondStage(s *Setting, allowed bitset.Set, buf *Buffer) (bool, error) {
+	switch {
+	case s.Within == 0 && s.Spread == 0:
+		return false, nil
+	case s.Within == 0:
+		if q.spread(buf) < s.Spread {
+			return true, nil
+		}
+		return q.outlying(buf)
+	case allowed == nil || buf.scanned:
+		return false, nil
 	}
-	return allowed != nil && !buf.scanned && !q.easy(s, buf)
+	easy, err := q.easy(s, buf)
+	return !easy, err
 }
 
 // A sample is the outcome of a setting for a trial.

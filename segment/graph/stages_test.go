@@ -183,6 +183,7 @@ func TestStagedLevels(t *testing.T) {
 		d, _ := make1(set.name, set.dim, set.rows, 0)
 		o := Options{Planned: true, layout: set.layout, unsketched: !set.sketched}
 		g := d.created(t, fileformat.Cosine, o)
+		g.extent.Store(&extent{}) // trials are measured without
 		b, trials, score := trialsOf(t, g, d)
 		trials = slices.DeleteFunc(trials, func(t trial) bool { return b.outside(&t, []int{0, 1}) })
 		levels, off := 0, 0.02
