@@ -132,8 +132,8 @@ func (a *Answer) Shown(text []byte) string {
 	return errtext.OneLine(string(text), maxRefusal)
 }
 
-// Failure returns the error for what a response with status 200 says went wrong, such as its member
-// "error", or nil if that is Blank.
+// Failure returns the error that a response reports with status 200, such as its member "error", or
+// nil if text is Blank.
 func (a *Answer) Failure(text json.RawMessage) error {
 	if Blank(text) {
 		return nil
