@@ -71,6 +71,26 @@ func writeParquet[T any](t *testing.T, rows []T, o ...parquet.WriterOption) stri
 	return path
 }
 
+// testdata/parts.parquet was written by pyarrow 26.0.1 with
+//
+//	t = pa.table({"id": pa.array(["a", "b"]), "text": pa.array(["first", "second"])})
+//	with pq.ParquetWriter("parts.parquet", t.schema, store_schema=False) as w:
+//		for part in [t[:1], t[:0], t[1:]]:
+//			w.write_table(part)
+//
+// The row group without rows has a dictionary, and a data page at offset 0. Rows after it are read.
+func TestParquetEmptyRowGroup(t *testing.T) {
+	docs, err := parquetDocuments(t, "testdata/parts.parquet")
+	if err != nil || len(docs) != 2 {
+		t.Fatalf("%d documents, %v", len(docs), err)
+	}
+	for i, want := range []db.Document{{ID: "a", Text: "first"}, {ID: "b", Text: "second"}} {
+		if diff := cmp.Diff(want, docs[i].Document); docs[i].Skip != nil || diff != "" || docs[i].Position.N != int64(i) {
+			t.Errorf("%v: %v\n%s", docs[i].Position, docs[i].Skip, diff)
+		}
+	}
+}
+
 // Integers beyond int64 keep their digits, as text.
 func TestParquetLargeIntegers(t *testing.T) {
 	type row struct {
