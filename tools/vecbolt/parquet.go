@@ -312,6 +312,15 @@ func newParquetTable(schema []format.SchemaElement) (*parquetTable, error) {
 	return t, nil
 }
 
+// isID reports whether a column has the ids of documents.
+func (n *parquetNode) isID() bool { return n.Name == "id" || n.Name == "_id" }
+
+// isNull reports whether the next value of a column is null.
+func (n *parquetNode) isNull(values [][]parquet.Value) bool {
+	next := values[n.first]
+	return len(next) == 0 || next[0].DefinitionLevel() < n.def
+}
+
 // isVector reports whether the values are lists of floating-point numbers.
 func (n *parquetNode) isVector() bool {
 	if n.end != n.first+1 {
@@ -347,7 +356,7 @@ func (t *parquetTable) document(row parquet.Row) *exchange.ImportedDocument {
 func (t *parquetTable) id(row parquet.Row) string {
 	t.start(row)
 	for _, c := range t.columns {
-		if c.Name != "id" && c.Name != "_id" {
+		if !c.isID() {
 			continue
 		}
 		v, err := c.value(t.values, false)
@@ -386,7 +395,11 @@ func (t *parquetTable) fill(doc *exchange.ImportedDocument, row parquet.Row) err
 			}
 			continue
 		}
+		null := c.isNull(t.values)
 		v, err := c.value(t.values, false)
+		if v == nil && !null && err == nil && c.isID() { // a random id would stand for it
+			err = fmt.Errorf("%w: the value is neither a text nor a number", db.ErrInvalid)
+		}
 		if text, ok := v.(string); ok && err == nil && c.Name == "metadata" {
 			if v = nil; strings.TrimSpace(text) != "" {
 				v, err = docjson.ReadMetadata([]byte(text))

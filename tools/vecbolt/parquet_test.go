@@ -13,6 +13,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/exchange"
+	"github.com/vecbolt/vecbolt/internal/errtext"
 )
 
 // testdata/notes.parquet was written by pyarrow 26.0.1 with
@@ -168,6 +169,36 @@ func TestParquetValues(t *testing.T) {
 	}
 	if d := docs[4]; d.Skip != nil || d.Document.Text != text || d.Carries&db.WithMetadata == 0 {
 		t.Errorf("null as metadata gave %+v", d)
+	}
+}
+
+// Ids that are bytes but no text are errors: each import would give the rows other ids. In other
+// columns such values are left out, and an id that is null is made by the database.
+func TestParquetBinaryIDs(t *testing.T) {
+	type row struct {
+		ID  []byte `parquet:"id,optional"`
+		Raw []byte `parquet:"raw"`
+	}
+	path := writeParquet(t, []row{{[]byte("a"), []byte("\xff")}, {[]byte("\xff\x00"), []byte("b")}, {nil, nil}})
+	docs, err := parquetDocuments(t, path)
+	if err != nil || len(docs) != 3 {
+		t.Fatalf("%d documents, %v", len(docs), err)
+	}
+	if d := docs[0]; d.Skip != nil || d.Document.ID != "a" || len(d.Document.Metadata) != 0 {
+		t.Errorf("text: %+v", d)
+	}
+	const want = `column "id": invalid: the value is neither a text nor a number`
+	if d := docs[1]; !errors.Is(d.Skip, db.ErrInvalid) || errtext.Plain(d.Skip.Error()) != want || d.Position.N != 1 {
+		t.Errorf("bytes: %v: %v", d.Position, d.Skip)
+	}
+	if d := docs[2]; d.Skip != nil || d.Document.ID != "" {
+		t.Errorf("null: %+v", d)
+	}
+	uuids := writeParquet(t, []struct {
+		ID [16]byte `parquet:"_id"`
+	}{{[16]byte{0: 'a'}}})
+	if docs, err := parquetDocuments(t, uuids); err != nil || len(docs) != 1 || !errors.Is(docs[0].Skip, db.ErrInvalid) {
+		t.Errorf("16 bytes: %v, %v", docs, err)
 	}
 }
 
