@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
@@ -24,11 +25,12 @@ func HandlerFunc(choose func(*http.Request) *sdk.Server) http.Handler {
 // overHTTP is HandlerFunc with some options.
 func overHTTP(choose func(*http.Request) *sdk.Server, opts *sdk.StreamableHTTPOptions) http.Handler {
 	opts.Stateless, opts.JSONResponse, opts.PropagateRequestCancellation = true, true, true
-	return refuseIDs(trackRequests(sdk.NewStreamableHTTPHandler(choose, opts)))
+	return refuseBodies(trackRequests(sdk.NewStreamableHTTPHandler(choose, opts)))
 }
 
-// refuseIDs answers requests with an error whose id the SDK would change.
-func refuseIDs(h http.Handler) http.Handler {
+// refuseBodies answers bodies with an error that the SDK would take: batches, whose answers
+// together have no limit, and requests whose id it would change.
+func refuseBodies(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost {
 			h.ServeHTTP(w, r)
@@ -36,8 +38,14 @@ func refuseIDs(h http.Handler) http.Handler {
 		}
 		// The SDK refuses a body above its limit, or one that cannot be read.
 		start, err := io.ReadAll(io.LimitReader(r.Body, sdk.DefaultMaxRequestBodyBytes+1))
-		if id := idOf(start); err == nil && isChanged(id) {
-			if text, err := encodeError(nil, changedID(id)); err == nil {
+		var bad *jsonrpc.Error
+		if text := bytes.TrimLeft(start, " \t\r\n"); len(text) > 0 && text[0] == '[' {
+			bad = &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "the body is no object; batches are not supported"}
+		} else if id := idOf(start); isChanged(id) {
+			bad = changedID(id)
+		}
+		if err == nil && bad != nil {
+			if text, err := encodeError(nil, bad); err == nil {
 				w.Header().Set("Content-Type", "application/json")
 				w.WriteHeader(http.StatusBadRequest)
 				_, _ = w.Write(text) // the client may have gone

@@ -721,6 +721,16 @@ func TestHTTPRefuses(t *testing.T) {
 			t.Errorf("id %s: status %d, %s", id, status, text)
 		}
 	}
+	// A batch is no way around the limits and the check of ids.
+	const refused = `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"the body is no object; batches are not supported"}}`
+	for _, batch := range []string{
+		"[]", "[" + deletes, "[" + deletes + "]", " \t\r\n[" + deletes + "," + deletes + "]",
+		`[{"jsonrpc":"2.0","method":"ping","id":1.5}]`,
+	} {
+		if status, text := post(strings.NewReader(batch), func(*http.Request) {}); status != http.StatusBadRequest || text != refused {
+			t.Errorf("%.40q: status %d, %.200s", batch, status, text)
+		}
+	}
 	if status, text := post(strings.NewReader(deletes), func(*http.Request) {}); status != http.StatusOK || !strings.Contains(text, `{"deleted":1}`) {
 		t.Errorf("a plain request: status %d, %s", status, text)
 	}
