@@ -622,6 +622,8 @@ func TestErrors(t *testing.T) {
 		{"search", `{"collection":"plain","vector":[1,0],"where":"{"}`, "where"},
 		{"search", `{"collection":"plain","vector":[1,0],"unknown":1}`, "unknown"},
 		{"search", `{}`, "collection"},
+		{"search", `[]`, "arguments: want an object, not array"},
+		{"search", `"text"`, "arguments: want an object, not string"},
 		{"hybrid_search", `{"collection":"plain","text":"x"}`, "no full-text index"},
 		{"hybrid_search", `{"collection":"notes","text":""}`, "minLength"},
 		{"get_documents", `{"collection":"plain","ids":[]}`, "minItems"},

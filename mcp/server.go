@@ -78,13 +78,22 @@ func NewServer(vdb *db.DB, opts *Options) *sdk.Server {
 // dropNulls takes the arguments that are null out of the calls of tools: some models name every
 // argument, and give null to those they leave out. The schemas would refuse it. So it is with the
 // fields of documents to write, but not with metadata, where null is a value. Of an argument that
-// is given twice the last value counts, null too.
+// is given twice the last value counts, null too. Arguments that are no object are refused here.
 func dropNulls(next sdk.MethodHandler) sdk.MethodHandler {
 	return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
 		call, ok := req.(*sdk.CallToolRequest)
 		var given map[string]json.RawMessage
-		if !ok || jsontext.Bad(call.Params.Arguments) >= 0 || json.Unmarshal(call.Params.Arguments, &given) != nil {
+		if !ok || jsontext.Bad(call.Params.Arguments) >= 0 {
 			return next(ctx, method, req) // it refuses them
+		}
+		err := json.Unmarshal(call.Params.Arguments, &given)
+		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok { // the SDK would name types of Go
+			refused := &sdk.CallToolResult{}
+			refused.SetError(fmt.Errorf("arguments: want an object, not %s", wrong.Value))
+			return refused, nil
+		}
+		if err != nil {
+			return next(ctx, method, req)
 		}
 		dropped := deleteNulls(given)
 		var docs []map[string]json.RawMessage
