@@ -291,6 +291,7 @@ func (e *Engine) change(ctx context.Context, c, asked Config, set map[string]any
 	if err := c.apply(own); err != nil {
 		return c, false, err
 	}
+	c.fill(Defaults(c.Name)) // zero means the default, as in a file without the key
 	if _, named := own["chunk_overlap"]; !named && asked.ChunkOverlap == 0 && c.ChunkSize < before.ChunkSize && c.ChunkOverlap >= c.ChunkSize {
 		c.ChunkOverlap = cmp.Or(c.ChunkSize/8, -1) // as for a new base
 	}

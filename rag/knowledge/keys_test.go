@@ -274,6 +274,37 @@ func TestConfigure(t *testing.T) {
 	}
 }
 
+// TestChangeToDefault: a key that is removed, or set to 0, has its default, and other keys stay.
+func TestChangeToDefault(t *testing.T) {
+	f := newFixture(t)
+	for i, tt := range []struct {
+		have, set map[string]any
+		size      int
+		overlap   int
+	}{
+		{nil, map[string]any{"chunk_size": 0}, 512, 64},
+		{nil, map[string]any{"chunk_size": nil}, 512, 64},
+		{nil, map[string]any{"chunk_overlap": nil}, 512, 64},
+		{map[string]any{"chunk_size": 80}, map[string]any{"chunk_size": nil}, 512, 10},
+		{map[string]any{"chunk_size": 80, "chunk_overlap": 5}, map[string]any{"chunk_overlap": nil}, 80, 10},
+		{map[string]any{"chunk_size": 2000, "chunk_overlap": 500}, map[string]any{"chunk_size": 0}, 512, 500},
+		{map[string]any{"chunk_size": 2000, "chunk_overlap": 512}, map[string]any{"chunk_size": 0}, 512, 64},
+		{map[string]any{"chunk_overlap": 0}, map[string]any{"chunk_size": nil}, 512, -1},
+	} {
+		name := fmt.Sprint("b", i)
+		if _, err := f.Create(name, tt.have); err != nil {
+			t.Fatal(err)
+		}
+		got, err := f.Configure(t.Context(), name, tt.set)
+		if err != nil || got.ChunkSize != tt.size || got.ChunkOverlap != tt.overlap {
+			t.Errorf("%v: size %d, overlap %d, %v", tt, got.ChunkSize, got.ChunkOverlap, err)
+		}
+		if read, err := f.Config(name); err != nil || !cmp.Equal(got, read) {
+			t.Errorf("%v: the file has %+v, %v", tt, read, err)
+		}
+	}
+}
+
 // TestSplitters learns the same files with each splitter.
 func TestSplitters(t *testing.T) {
 	f := newFixture(t)
