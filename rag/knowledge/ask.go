@@ -31,7 +31,8 @@ type QueryOptions struct {
 	// take effect at once, apart from language.
 	Set map[string]any
 	// Conversation is the id of a conversation, which the first question begins; empty means none.
-	// Later questions of a conversation search for its topic: see rag.QueryText.
+	// Later questions of a conversation search for its topic: see rag.QueryText. The id has at most
+	// 200 bytes, and is not ".", ".." or "/", which no URL can contain.
 	Conversation string
 	// Explain asks for Response.Stages: each stage with its reasons. The answer does not come from
 	// the cache of answers.
@@ -481,6 +482,9 @@ const maxConversation = 200
 func (e *Engine) turn(ctx context.Context, s *state, c Config, question, id string) (*turn, error) {
 	if id == "" || strings.TrimSpace(question) == "" {
 		return &turn{text: question}, nil
+	}
+	if id == "." || id == ".." || id == "/" { // as for names of collections
+		return nil, fmt.Errorf("%w: the id of a conversation is %q: no URL can contain it", ErrConfig, id)
 	}
 	if len(id) > maxConversation {
 		return nil, fmt.Errorf("%w: the id of a conversation has %d bytes, more than %d", ErrConfig, len(id), maxConversation)

@@ -415,8 +415,10 @@ func TestConversation(t *testing.T) {
 	if err := f.Forget("b", "x"); !errors.Is(err, ErrNotFound) {
 		t.Error(err)
 	}
-	if _, err := f.Query(t.Context(), "b", "purr", QueryOptions{Conversation: strings.Repeat("x", 201)}); !errors.Is(err, ErrConfig) {
-		t.Error(err)
+	for _, id := range []string{strings.Repeat("x", 201), ".", "..", "/"} {
+		if _, err := f.Query(t.Context(), "b", "purr", QueryOptions{Conversation: id}); !errors.Is(err, ErrConfig) {
+			t.Errorf("%.10q: %v", id, err)
+		}
 	}
 	// A model restates the topic.
 	m := newModel(t, func(system, user string) string {

@@ -450,6 +450,10 @@ func TestAsk(t *testing.T) {
 	}
 	s.expect(reader, 200, "GET", "/metrics", "", `(?m)^# TYPE vecbolt_rag_queries_total counter\nvecbolt_rag_queries_total{base="pets"} 6$.*^vecbolt_rag_failures_total{base="pets"} 4$.*`+
 		`^vecbolt_rag_embedding_hits_total{base="pets"} \d+$.*^vecbolt_rag_stage_seconds_total{base="pets",stage="answer"} [0-9.e-]+$`)
+	// An id that no URL can contain could not be deleted.
+	for _, id := range []string{".", "..", "/"} {
+		s.expect(reader, 400, "POST", "/bases/pets/query", `{"question":"who purrs?","conversation":"`+id+`"}`, `the id of a conversation is \\"`+regexp.QuoteMeta(id)+`\\": no URL can contain it`)
+	}
 }
 
 // TestProgress learns as a stream.
