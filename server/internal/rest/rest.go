@@ -218,8 +218,10 @@ func Body(w http.ResponseWriter, r *http.Request, limit int64, within time.Durat
 // ContentType returns an error if the request declares a body of a type other than the given ones,
 // or a compressed body. A missing declaration is accepted.
 func ContentType(r *http.Request, types ...string) error {
-	if e := r.Header.Get("Content-Encoding"); e != "" && e != "identity" {
-		return Errorf(http.StatusUnsupportedMediaType, "content encoding %q is not supported", e)
+	for _, e := range r.Header.Values("Content-Encoding") {
+		if e != "" && e != "identity" {
+			return Errorf(http.StatusUnsupportedMediaType, "content encoding %q is not supported", e)
+		}
 	}
 	given := r.Header.Get("Content-Type")
 	if given == "" {

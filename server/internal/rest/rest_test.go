@@ -61,10 +61,11 @@ func TestErrors(t *testing.T) {
 
 func TestBody(t *testing.T) {
 	for _, tt := range []struct {
-		body, media, encoding string
-		length                int64
-		want                  string
-		status                int
+		body, media string
+		encodings   []string
+		length      int64
+		want        string
+		status      int
 	}{
 		{body: "{}", media: "application/json", length: 2, want: "{}"},
 		{body: "{}", media: "application/json; charset=utf-8", length: -1, want: "{}"},
@@ -75,12 +76,14 @@ func TestBody(t *testing.T) {
 		{body: "123", length: 4, status: 400},
 		{body: "{}", media: "text/plain", length: 2, status: 415},
 		{body: "{}", media: "a/b/c", length: 2, status: 415},
-		{body: "{}", encoding: "gzip", length: 2, status: 415},
+		{body: "{}", encodings: []string{"identity"}, length: 2, want: "{}"},
+		{body: "{}", encodings: []string{"gzip"}, length: 2, status: 415},
+		{body: "{}", encodings: []string{"identity", "gzip"}, length: 2, status: 415},
 	} {
 		r := httptest.NewRequest("POST", "/", strings.NewReader(tt.body))
 		r.ContentLength = tt.length
 		r.Header.Set("Content-Type", tt.media)
-		r.Header.Set("Content-Encoding", tt.encoding)
+		r.Header["Content-Encoding"] = tt.encodings
 		got, err := rest.Body(httptest.NewRecorder(), r, 8, time.Minute)
 		if tt.status == 0 && (err != nil || string(got) != tt.want) || tt.status != 0 && (err == nil || rest.Status(err) != tt.status) {
 			t.Errorf("%+v: %q, %v", tt, got, err)
