@@ -56,6 +56,10 @@ func Scalar(v any) (any, error) {
 		return int64(v), nil
 	case json.Number:
 		return number(string(v))
+	case []any:
+		return nil, errors.New("a list is no value to compare with")
+	case map[string]any:
+		return nil, errors.New("an object is no value to compare with")
 	}
 	return nil, fmt.Errorf("a value of type %T is not supported", v)
 }
