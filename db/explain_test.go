@@ -82,6 +82,19 @@ func TestExplainSearchesThatFollow(t *testing.T) {
 	far := newFarQueries(t)
 	templates, between := templateRows(t, rows)
 	lonely := between()
+	rim, err := templates.Get(t.Context(), "100", WithVector)
+	if err != nil {
+		t.Fatal(err)
+	}
+	farther := make([]float32, len(rim.Vector)) // 1.4 times as far from the mean as that row
+	for d, err := range templates.All(t.Context(), nil, WithVector) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, x := range d.Vector {
+			farther[i] += (1.4*rim.Vector[i] - 0.4*x) / rows
+		}
+	}
 	const (
 		beam     = `a beam search with ef [^;]*`
 		sketches = `a scan of sketches, [0-9.]+ deviations`
@@ -101,6 +114,7 @@ func TestExplainSearchesThatFollow(t *testing.T) {
 			`deleted or replaced, or the rows found lie close together`},
 		{"far", far.c, far.queries[0], nil, `^a scan of the part, because the rows found are far from the query`},
 		{"between groups", templates, lonely, nil, `^` + sketches + groups},
+		{"farther out than the rows", templates, farther, nil, `^` + sketches + `, because the query is farther out than the rows$`},
 		{"between groups, under a filter", templates, lonely, filter.Gte("i", rows/10), `^` + sketches + groups},
 		{"between groups, near rows excluded", templates, lonely, others(templates, lonely),
 			`^` + sketches + excluded},
