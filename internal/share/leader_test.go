@@ -1,6 +1,7 @@
 package share
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"sync/atomic"
@@ -91,6 +92,35 @@ func TestHelloToFormerLeader(t *testing.T) {
 	if m, err := l.receive(); !errors.Is(err, errNotLeader) {
 		t.Fatal(m, err)
 	}
+}
+
+// TestLongRecovery: a leader that recovers the database for longer than the pause between two looks
+// for lost processes looks for them afterwards.
+func TestLongRecovery(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, err := engine.NewFollower(t.TempDir(), engine.Options{Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		s := &leader{ready: make(chan struct{}), looks: make(chan struct{}, 1), ctx: ctx, roots: map[uint64]*pinned{}}
+		s.group.Go(engine.SocketName, s.findLost)
+		time.Sleep(2 * lastLook)
+		synctest.Wait()
+		s.serve(e)
+		s.mu.Lock()
+		s.lost = []*lost{{roots: []uint64{1}}}
+		s.lookForLost()
+		s.mu.Unlock()
+		synctest.Wait()
+		if looked := len(s.looks) == 0; !looked {
+			t.Error("the leader does not look for lost processes")
+		}
+		cancel()
+		if err := errors.Join(s.group.Wait(), e.Close()); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // TestDecisionTakesLong: a leader waits for the decision of a follower while the follower says that

@@ -69,8 +69,14 @@ func (s *leader) lookForLost() {
 	}
 }
 
-// findLost lets go of the roots of lost processes, until the leader ends.
+// findLost lets go of the roots of lost processes, until the leader ends. Before serve there are
+// none: a recovery may take longer than lastLook.
 func (s *leader) findLost() error {
+	select {
+	case <-s.ready:
+	case <-s.ctx.Done():
+		return nil
+	}
 	timer := time.NewTimer(lastLook)
 	defer timer.Stop()
 	for pause := firstLook; ; {
