@@ -3,6 +3,7 @@ package db
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path"
 	"path/filepath"
@@ -157,7 +158,7 @@ func TestFlushInDoubtKeepsSegments(t *testing.T) {
 		defer mu.Unlock()
 		// Log files are released after the commit.
 		if broken && (op.Kind == vfs.OpRename || op.Kind == vfs.OpRemove) && path.Dir(op.Name) == engine.WALDir {
-			return syscall.EIO
+			panic("after the commit")
 		}
 		return nil
 	}}})
@@ -179,6 +180,115 @@ func TestFlushInDoubtKeepsSegments(t *testing.T) {
 		t.Errorf("%d documents", n)
 	}
 	check(t, vdb)
+}
+
+// A log file that cannot be released after a commit stays, and nothing else happens. The next
+// commit releases it.
+func TestLogIsReleasedLater(t *testing.T) {
+	dir := t.TempDir()
+	var broken atomic.Bool
+	vdb := open(t, dir, &Options{Compaction: Manual, tests: testOptions{hook: func(op vfs.Op) error {
+		if broken.Load() && (op.Kind == vfs.OpRename || op.Kind == vfs.OpRemove) && path.Dir(op.Name) == engine.WALDir &&
+			path.Ext(op.Name) == ".wal" {
+			return syscall.EMFILE
+		}
+		return nil
+	}}})
+	c := collection(t, vdb, "c", Schema{Dim: 1})
+	put := func(id string) {
+		t.Helper()
+		upsert(t, c, Document{ID: id, Vector: []float32{1}})
+		flush(t, vdb)
+	}
+	put("a")
+	broken.Store(true)
+	put("b")
+	put("c")
+	logs := func() int { return len(must(filepath.Glob(filepath.Join(dir, engine.WALDir, "*.wal")))) }
+	if s := must(vdb.Stats()); s.Failed != "" || !strings.Contains(s.BackgroundError, "release of the log") || logs() != 3 {
+		t.Errorf("%d log files, failed %q, trouble %q", logs(), s.Failed, s.BackgroundError)
+	}
+	broken.Store(false)
+	put("d")
+	if s := must(vdb.Stats()); s.Failed != "" || s.BackgroundError != "" || logs() != 1 {
+		t.Errorf("%d log files, failed %q, trouble %q", logs(), s.Failed, s.BackgroundError)
+	}
+	broken.Store(true)
+	put("e")
+	if err := vdb.Close(); err != nil {
+		t.Fatal(err)
+	}
+	vdb = open(t, dir, nil)
+	if n := must(collectionOf(t, vdb, "c").Info()).Documents; n != 5 {
+		t.Errorf("%d documents", n)
+	}
+	check(t, vdb)
+}
+
+// Without a free descriptor a commit fails, or the copy of meta.bolt that takes less space.
+// meta.bolt is unchanged then, and both succeed later.
+func TestNoDescriptorForMeta(t *testing.T) {
+	ctx, dir := t.Context(), t.TempDir()
+	rng := rand.New(rand.NewPCG(1, 2))
+	for _, at := range []vfs.Op{
+		{Kind: vfs.OpRemove, Name: engine.SumsName},
+		{Kind: vfs.OpCreate, Name: engine.TmpDir + "/" + engine.MetaName + ".rewrite"},
+		{Kind: vfs.OpRename, Name: engine.TmpDir + "/" + engine.MetaName + ".rewrite"},
+	} {
+		var broken atomic.Bool
+		hits := 0
+		vdb := open(t, dir, &Options{Compaction: Manual, tests: testOptions{hook: func(op vfs.Op) error {
+			if broken.Load() && op.Kind == at.Kind && op.Name == at.Name {
+				hits++
+				return syscall.EMFILE
+			}
+			return nil
+		}}})
+		c := collection(t, vdb, "c", Schema{})
+		broken.Store(at.Kind == vfs.OpRemove)
+		ids := make([]string, 400)
+		for i := range ids {
+			text := make([]byte, 6000)
+			for j := range text {
+				text[j] = byte('a' + rng.IntN(26))
+			}
+			ids[i] = fmt.Sprint(i)
+			upsert(t, c, Document{ID: ids[i], Text: string(text)})
+		}
+		fails := func(err error) {
+			t.Helper()
+			if !errors.Is(err, syscall.EMFILE) || errors.Is(err, ErrUnknown) || hits == 0 {
+				t.Errorf("%v %s: %v, met %d times", at.Kind, at.Name, err, hits)
+			}
+			upsert(t, c, Document{ID: "then"})
+			broken.Store(false)
+		}
+		if broken.Load() {
+			fails(vdb.Flush(ctx))
+		}
+		flush(t, vdb)
+		if _, err := c.Delete(ctx, ids...); err != nil {
+			t.Fatal(err)
+		}
+		flush(t, vdb)
+		if at.Kind != vfs.OpRemove {
+			broken.Store(true)
+			fails(vdb.Compact(ctx))
+		}
+		if err := vdb.Compact(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if st := must(os.Stat(filepath.Join(dir, engine.MetaName))); st.Size() > 2<<20 {
+			t.Errorf("meta.bolt has %d bytes", st.Size())
+		}
+		if n := must(c.Info()).Documents; n != 1 {
+			t.Errorf("%d documents", n)
+		}
+		check(t, vdb)
+		if err := vdb.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // Rows that are deleted and flushed during the compaction of their segment stay deleted,

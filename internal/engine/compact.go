@@ -93,8 +93,8 @@ func (e *Engine) shrinkMeta() (done bool, err error) {
 		return false, nil
 	}
 	err = e.rewriteMeta()
-	if err == nil || errors.Is(err, errDeposed) || noSpace(err) && e.store.Usable() {
-		return err == nil, err // after an error, meta.bolt is unchanged
+	if err == nil || errors.Is(err, errDeposed) || e.store.Usable() {
+		return err == nil, err // after an error, such as no free descriptor, meta.bolt is unchanged
 	}
 	return false, e.Fail(err)
 }

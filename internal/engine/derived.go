@@ -474,7 +474,7 @@ func (d *Derived[T]) close() {
 // isExhausted reports whether the process lacked file handles or address space, in which
 // case the file itself may be sound.
 func isExhausted(err error) bool {
-	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM)
+	return noDescriptor(err) || errors.Is(err, syscall.ENOMEM)
 }
 
 // mapFile maps a whole file.

@@ -98,6 +98,11 @@ func noSpace(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
+// noDescriptor reports whether the process, or the system, could open no further file.
+func noDescriptor(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
+}
+
 // A callersError is an error of a function or a sequence of the caller.
 type callersError struct{ error }
 

@@ -41,7 +41,7 @@ func (e *Engine) commitMeta(v *Version, fn func(tx *meta.Tx) error) (err error) 
 		}
 		return tx.SetState(e.state)
 	})
-	if noSpace(err) && e.store.Usable() { // meta.bolt is unchanged
+	if (noSpace(err) || noDescriptor(err)) && e.store.Usable() { // meta.bolt is unchanged
 		e.state, e.segments, e.stored = before, segments, stored
 		return err
 	}
@@ -53,9 +53,13 @@ func (e *Engine) commitMeta(v *Version, fn func(tx *meta.Tx) error) (err error) 
 	// If the newest root of meta.bolt is damaged, the next Open uses the root before it.
 	// The files of that root must stay until this commit replaces it.
 	if log := e.log.Load(); log != nil {
-		if err := log.Release(before.Applied); err != nil {
-			return e.Fail(err)
+		// A file that cannot be renamed, such as without a free descriptor, waits for the next
+		// commit: nothing is lost by that.
+		err := log.Release(before.Applied)
+		if err != nil {
+			e.Opts.Logger.Warn("cannot release the log, trying again later", "error", err)
 		}
+		e.record("release of the log", err)
 	}
 	e.announce()
 	for _, id := range kept {

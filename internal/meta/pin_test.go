@@ -1,9 +1,12 @@
 package meta
 
 import (
+	"errors"
+	"syscall"
 	"testing"
 
 	"github.com/vecbolt/vecbolt/internal/boltcheck"
+	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
 // TestForgetBesidePins: while roots are pinned, a commit that found no room counts as undone only
@@ -61,5 +64,34 @@ func TestForgetBesidePins(t *testing.T) {
 	}
 	if err != nil {
 		t.Error(err)
+	}
+}
+
+// TestRewriteFailsBesidePins: a copy that cannot take the place of the file changes nothing, and if
+// roots were pinned, which is over, no commit may reuse their pages.
+func TestRewriteFailsBesidePins(t *testing.T) {
+	for _, pinned := range []bool{false, true} {
+		broken := false
+		s := open(t, newFS(t, func(op vfs.Op) error {
+			if broken && op.Kind == vfs.OpRename {
+				return syscall.EMFILE
+			}
+			return nil
+		}), Options{Create: true, DB: identity, Shared: true})
+		update(t, s, func(tx *Tx) error { return tx.PutCollection(1, "c", nil) })
+		if pinned {
+			if _, _, err := s.Pin(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		broken = true
+		if err := s.Rewrite(); !errors.Is(err, syscall.EMFILE) {
+			t.Fatal(err)
+		}
+		broken = false
+		err := s.Update(func(tx *Tx) error { return tx.PutDocument(1, 1, nil) })
+		if s.Usable() == pinned || errors.Is(err, syscall.EMFILE) != pinned || !pinned && err != nil {
+			t.Errorf("pinned %v: usable %v, %v", pinned, s.Usable(), err)
+		}
 	}
 }

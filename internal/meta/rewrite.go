@@ -42,6 +42,7 @@ func (s *Store) rewrite() error {
 	}
 	// Windows does not rename over an open file, so close it first. The lock of the database keeps
 	// other processes out.
+	pinned := s.Pinned() > 0
 	if err := s.close(); err != nil {
 		s.failed = err
 		return err
@@ -60,6 +61,9 @@ func (s *Store) rewrite() error {
 		return s.failed
 	}
 	if renamed != nil {
+		if pinned { // close has released the roots: a commit would reuse pages that others read
+			s.failed = renamed
+		}
 		return errors.Join(renamed, discard(s.fs, tmp))
 	}
 	return nil
