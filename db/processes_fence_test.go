@@ -645,6 +645,63 @@ func TestDirectoryReplaced(t *testing.T) {
 	}
 }
 
+// TestDirectoryReplacedAndWritten: processes that have found a backup in the place of the directory
+// do not go over to it once it has had more batches than they have seen.
+func TestDirectoryReplacedAndWritten(t *testing.T) {
+	bounded(t)
+	ctx, parent := t.Context(), t.TempDir()
+	dir, backup := filepath.Join(parent, "db"), filepath.Join(parent, "backup")
+	leader, follower := openBoth(t, dir)
+	reader := open(t, dir, &Options{ReadOnly: true})
+	docs := collection(t, leader, "c", Schema{Dim: 1})
+	upsert(t, docs, Document{ID: "before", Vector: []float32{1}})
+	if err := leader.Backup(ctx, backup); err != nil {
+		t.Fatal(err)
+	}
+	upsert(t, docs, Document{ID: "since", Vector: []float32{1}})
+	if err := errors.Join(follower.Barrier(ctx), reader.Barrier(ctx)); err != nil {
+		t.Fatal(err)
+	}
+	err := errors.Join(os.Rename(dir, dir+".old"), os.Rename(backup, dir), leader.Close())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := collectionOf(t, follower, "c")
+	look := func(when string) {
+		t.Helper()
+		_, err := c.Insert(ctx, Document{ID: "new " + when, Vector: []float32{1}})
+		for call, err := range map[string]error{"Insert": err, "Barrier": reader.Barrier(ctx)} {
+			if !errors.Is(err, engine.ErrReplaced) {
+				t.Errorf("%s, %s: %v", when, call, err)
+			}
+		}
+		for name, vdb := range map[string]*DB{"follower": follower, "reader": reader} {
+			if _, err := collectionOf(t, vdb, "c").Get(ctx, "since", WithVector); err != nil {
+				t.Errorf("%s, %s: %v", when, name, err)
+			}
+			if _, err := collectionOf(t, vdb, "c").Get(ctx, "later 0", WithVector); !errors.Is(err, ErrNotFound) {
+				t.Errorf("%s, %s has a document of the other history: %v", when, name, err)
+			}
+			if s := must(vdb.Stats()); !strings.Contains(s.Failed, engine.ErrReplaced.Error()) {
+				t.Errorf("%s, %s failed: %q", when, name, s.Failed)
+			}
+		}
+	}
+	look("restored")
+	next := open(t, dir, nil)
+	for i := range 9 {
+		upsert(t, collectionOf(t, next, "c"), Document{ID: fmt.Sprint("later ", i), Vector: []float32{1}})
+	}
+	look("written by another process")
+	if err := next.Close(); err != nil {
+		t.Fatal(err)
+	}
+	look("led by nobody")
+	if _, err := collectionOf(t, open(t, dir, nil), "c").Get(ctx, "later 8", WithVector); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestDirectoryGone removes or renames the directory of a database that processes follow. When its
 // leader ends, they read on, and say that it is gone, not that something was not found.
 func TestDirectoryGone(t *testing.T) {

@@ -85,9 +85,10 @@ type Engine struct {
 
 	background background
 
-	role     atomic.Uint32 // a Role
-	behind   atomic.Bool   // the version is that of a directory which was fenced: see Fenced
-	replaced atomic.Bool   // another database, or an earlier state, is in the directory
+	role     atomic.Uint32         // a Role
+	behind   atomic.Bool           // the version is that of a directory which was fenced: see Fenced
+	replaced atomic.Bool           // the last load found another database in the directory
+	wentBack atomic.Pointer[error] // see WentBack
 	shared   sharing
 	writes   bool                 // from the lock to its end: this process may write; guarded by mu
 	deposed  map[*func()]struct{} // see WhenDeposed; guarded by mu
@@ -245,7 +246,7 @@ func (e *Engine) Present(led bool) error {
 	if e.FS.Path() == "" {
 		return nil
 	}
-	if e.replaced.Load() {
+	if e.replaced.Load() || e.WentBack() != nil {
 		return e.replacedError()
 	}
 	name := MetaName

@@ -362,6 +362,9 @@ func (e *Engine) take(ctx context.Context, m *manifest.Manifest, view *vfs.FS) e
 // replace makes the version that build prepares the current one: readers see the version before
 // until all is ready. build returns the store with the documents. metaMu is held.
 func (e *Engine) replace(build func() (*meta.Store, error)) (err error) {
+	if err := e.WentBack(); err != nil {
+		return err
+	}
 	active, nextNum, nextColl := e.head, e.nextNum, e.nextColl
 	frozen := e.shared.received.frozen
 	segments, stored, state := e.segments, e.stored, e.state

@@ -11,8 +11,11 @@ import (
 )
 
 // takeLock takes the lock of the database, as a reader or to lead, in the directory where the
-// database is now.
+// database is now. It fails if that is an earlier state.
 func (e *Engine) takeLock() (*vfs.Lock, error) {
+	if err := e.WentBack(); err != nil {
+		return nil, err
+	}
 	for {
 		lock, err := e.lockHere()
 		moved, here := false, error(nil)
@@ -176,14 +179,27 @@ func (e *Engine) setWrites(may bool) {
 // checkLater returns ErrReplaced if the version that replace has prepared lacks batches of the
 // present one: somebody has put a backup in the place of the directory. Every batch of a version
 // is in the log, and the end of a process takes nothing from that: a power cut, which may, ends
-// this process as well. A published folder may go back, see folderReader.ahead.
+// this process as well. A published folder may go back, see folderReader.ahead. The finding is for
+// good, see WentBack.
 func (e *Engine) checkLater() error {
 	e.commitMu.Lock()
 	defer e.commitMu.Unlock()
 	if e.folder != nil || e.cur == nil || e.held == nil || e.held.LSN >= e.cur.LSN {
 		return nil
 	}
-	e.replaced.Store(true)
-	return fmt.Errorf("%w: %q has an earlier state of the database now, batch %d instead of %d: open it again",
+	err := fmt.Errorf("%w: %q has an earlier state of the database now, batch %d instead of %d: open it again",
 		ErrReplaced, e.Dir, e.held.LSN, e.cur.LSN)
+	e.wentBack.Store(&err)
+	return err
+}
+
+// WentBack returns ErrReplaced once the directory has been found to hold an earlier state of the
+// database. Others may write to that one, until it has the number of batches that this process has
+// seen: it looks like a later state then, and is another history. So this process never takes a
+// version from the directory again.
+func (e *Engine) WentBack() error {
+	if err := e.wentBack.Load(); err != nil {
+		return *err
+	}
+	return nil
 }

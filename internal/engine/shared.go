@@ -410,6 +410,9 @@ func (e *Engine) forward(ctx context.Context, r *request) (done bool, err error)
 // Whoever leads takes the lock first. If load found another database in the directory, the answer
 // is no, so that Reload sees when the right one is back.
 func (e *Engine) Fresh() (bool, error) {
+	if err := e.WentBack(); err != nil {
+		return false, err
+	}
 	read := e.shared.mark.Load()
 	if read == nil { // a published folder, which nobody leads
 		return e.folder != nil, nil

@@ -60,6 +60,9 @@ func (m *Member) join(ctx context.Context, wait time.Duration) (*link, error) {
 
 // joinAdopted joins the leader and adopts its state.
 func (m *Member) joinAdopted(ctx context.Context, wait time.Duration) (*link, error) {
+	if err := m.engine.WentBack(); err != nil { // a leader would keep a root for each attempt
+		return nil, err
+	}
 	l, err := m.join(ctx, wait)
 	if err != nil {
 		return nil, err
