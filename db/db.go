@@ -69,8 +69,10 @@ func Open(dir string, opts *Options) (*DB, error) {
 }
 
 // Close releases every resource. In the process that leads it flushes first, so that the
-// next Open is quick. It waits for running calls; later calls fail with ErrClosed. A second
-// Close does nothing. Close snapshots first: afterwards they fail.
+// next Open is quick. It waits for running calls; later calls fail with ErrClosed. It waits
+// 10 seconds at most for answers of the leading process: a write without one then fails
+// with ErrUnknown. Compact ends early, with ErrClosed. A second Close does nothing. Close
+// snapshots first: afterwards they fail.
 func (db *DB) Close() error {
 	if err := db.engine.MayWait(); err != nil {
 		return fmt.Errorf("db: close %q: %w", db.engine.Dir, err)

@@ -59,9 +59,9 @@ var (
 	// ErrUnknown is returned when the outcome of a write is not known, for two reasons.
 	// The disk failed while the write was being made durable: the next Open decides whether
 	// it survives, and until then the database answers reads and refuses writes. Or the write
-	// was on its way to the leading process when that process or the context ended, and no
-	// process can tell its outcome: it took effect as a whole or not at all, and a read shows
-	// which. The database takes further writes.
+	// was on its way to the leading process when that process or the context ended, or when
+	// Close had waited for its answer, and no process can tell its outcome: it took effect as
+	// a whole or not at all, and a read shows which. The database takes further writes.
 	ErrUnknown = engine.ErrUnknown
 
 	// ErrCorrupt is matched by every *CorruptError.

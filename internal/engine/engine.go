@@ -57,18 +57,19 @@ type Engine struct {
 	rested    time.Time // when idleVictims may be merged again; guarded by compactMu
 
 	// mu guards the fields below. It is held only briefly.
-	mu      sync.Mutex
-	cur     *Version
-	held    *Version // newer than cur, not yet visible; guarded by commitMu as well
-	holding bool     // publish sets held instead of cur
-	live    map[*Version]struct{}
-	mapped  map[*OpenSegment]struct{} // open segments, of the database or of old versions only
-	litter  map[uint64]struct{}       // segments whose files could not be removed
-	running int                       // calls that Close waits for
-	idle    *sync.Cond                // signals running == 0
-	failed  error
-	closed  bool // calls are refused
-	closing bool // Close was called
+	mu       sync.Mutex
+	cur      *Version
+	held     *Version // newer than cur, not yet visible; guarded by commitMu as well
+	holding  bool     // publish sets held instead of cur
+	live     map[*Version]struct{}
+	mapped   map[*OpenSegment]struct{} // open segments, of the database or of old versions only
+	litter   map[uint64]struct{}       // segments whose files could not be removed
+	running  int                       // calls that Close waits for
+	idle     *sync.Cond                // signals running == 0
+	failed   error
+	closed   bool            // calls are refused
+	closing  bool            // Close was called
+	refusing []chan struct{} // of Refuse: closed once running == 0
 
 	released bool // release has closed all segments; versions that end later must not close them again
 
@@ -150,12 +151,24 @@ func (e *Engine) Close() error {
 	return err
 }
 
-// Refuse ends calls that begin from now on, as Close does, and reports whether none runs.
-func (e *Engine) Refuse() (idle bool) {
+// Refuse ends calls that begin from now on, as Close does. The channel is closed once none runs.
+func (e *Engine) Refuse() (idle <-chan struct{}) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.closed = true
-	return e.running == 0
+	last := make(chan struct{})
+	if e.refusing = append(e.refusing, last); e.running == 0 {
+		e.endRefusing()
+	}
+	return last
+}
+
+// endRefusing tells those who have called Refuse that no call runs. mu is held.
+func (e *Engine) endRefusing() {
+	for _, last := range e.refusing {
+		close(last)
+	}
+	e.refusing = nil
 }
 
 // finish brings the files into a state that the next Open can use without recovery. A

@@ -235,6 +235,7 @@ func (e *Engine) Calls() int {
 func (e *Engine) ended() {
 	if e.running--; e.running == 0 {
 		e.idle.Broadcast()
+		e.endRefusing()
 	}
 }
 

@@ -483,7 +483,7 @@ var freeGoroutines = map[string]struct {
 	"internal/engine/folder.go":     {1, "ends a context"},
 	"segment/terms/compare.go":      {1, "iter.Pull2 passes panics on to its caller, and faults are made panics there"},
 	"exchange/rows.go":              {1, "iter.Pull2 passes panics on to its caller, and reads no mapped memory"},
-	"internal/share/follower.go":    {2, "close a connection"},
+	"internal/share/follower.go":    {3, "close a connection; end a context"},
 	"internal/share/leader.go":      {2, "end the reading from a connection, and a connection"},
 	"mcp/http.go":                   {1, "ends a context"},
 	"mcp/stdio.go":                  {1, "reads what the user gave, into the heap, and is left behind while a read blocks"},

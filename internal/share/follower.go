@@ -479,7 +479,18 @@ func (m *Member) Broken(err error) {
 
 // Call has the leader run a call that only it can run. done is false if this process leads.
 func (m *Member) Call(ctx context.Context, kind uint8) (result Result, done bool, err error) {
-	return m.ask(ctx, nil, func(id uint64) Message { return Call{Request: id, Kind: kind} })
+	message := func(id uint64) Message { return Call{Request: id, Kind: kind} }
+	if kind != CallCompact {
+		return m.ask(ctx, nil, message)
+	}
+	compacting, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(m.ctx, cancel)() // as in a leader, Close does not wait for the end
+	result, done, err = m.ask(compacting, nil, message)
+	if errors.Is(err, context.Canceled) && ctx.Err() == nil {
+		err = engine.ErrClosed
+	}
+	return result, done, err
 }
 
 // Processes lists the processes at work on the database, the leader first.

@@ -179,10 +179,7 @@ func (m *Member) Close() error {
 	l := m.link.Load()
 	m.mu.Unlock()
 	if l != nil {
-		if m.engine.Refuse() {
-			l.send(Bye{})
-		}
-		l.socket.cut()
+		m.leave(l)
 	}
 	err := m.group.Wait()
 	m.mu.Lock()
@@ -193,6 +190,25 @@ func (m *Member) Close() error {
 		return errors.Join(err, s.close(m.engine.Close))
 	}
 	return errors.Join(err, m.engine.Close())
+}
+
+// leave ends the connection to the leader once all calls have their answers: it would lose the
+// outcome of a write. It does not wait for ever, as a call may whose context never ends.
+func (m *Member) leave(l *link) {
+	late := time.NewTimer(openTime)
+	defer late.Stop()
+	select {
+	case <-m.engine.Refuse():
+		l.send(Bye{})
+	case <-l.ended:
+	case <-late.C:
+	}
+	l.socket.cut()
+}
+
+// refuses reports whether an error is the engine's to a message that comes while calls end.
+func (m *Member) refuses(err error) bool {
+	return errors.Is(err, engine.ErrClosed) && m.ctx.Err() != nil
 }
 
 // onLead makes the socket as soon as the lock is held, so that others can wait for the end of the

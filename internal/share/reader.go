@@ -98,18 +98,18 @@ func (l *link) next() (Message, error) {
 func (m *Member) handle(l *link, msg Message) error {
 	switch msg := msg.(type) {
 	case Records:
-		if err := m.engine.Receive(msg.records()); err != nil {
+		if err := m.engine.Receive(msg.records()); err != nil && !m.refuses(err) {
 			return m.failed(err)
 		}
 	case Frozen:
-		if err := m.engine.Freeze(msg.LSN); err != nil {
+		if err := m.engine.Freeze(msg.LSN); err != nil && !m.refuses(err) {
 			return m.failed(err)
 		}
 	case Root:
 		err := m.engine.AdoptNext(l.root(msg.Tx, msg.Applied))
 		switch {
-		case outdated(err):
-			l.send(Release{Tx: msg.Tx}) // a newer one is on its way
+		case outdated(err) || m.refuses(err): // a newer one is on its way, or none is needed
+			l.send(Release{Tx: msg.Tx})
 		case err != nil:
 			return m.failed(err)
 		}
