@@ -1,7 +1,10 @@
 package share_test
 
 import (
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -126,5 +129,43 @@ func TestBatchesBeyondTheQueue(t *testing.T) {
 	all.Wait()
 	if n, err := c.Count(t.Context(), nil); n != writers*each || err != nil {
 		t.Errorf("%d documents, %v", n, err)
+	}
+}
+
+// TestDamageAtOpen: Open beside a leader that shares the database reports damage as such. To wait
+// for the leader, as ErrLocked advises, is no help.
+func TestDamageAtOpen(t *testing.T) {
+	if !engine.CanShare {
+		t.Skip("processes do not share here")
+	}
+	dir := t.TempDir()
+	vdb, err := db.Open(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer vdb.Close()
+	c, err := vdb.OpenCollection(t.Context(), "notes", db.Schema{Dim: 2})
+	if err == nil {
+		_, err = c.Upsert(t.Context(), db.Document{ID: "a", Vector: []float32{1, 2}})
+	}
+	if err := errors.Join(err, vdb.Flush(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	names, err := filepath.Glob(filepath.Join(dir, engine.SegDir, "*.vec"))
+	if err != nil || len(names) != 1 {
+		t.Fatal(names, err)
+	}
+	f, err := os.OpenFile(names[0], os.O_WRONLY, 0)
+	if err == nil {
+		_, err = f.WriteAt([]byte("damage"), 20)
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for _, readOnly := range []bool{false, true} {
+		_, err := db.Open(dir, &db.Options{ReadOnly: readOnly})
+		if !errors.Is(err, db.ErrCorrupt) || errors.Is(err, db.ErrLocked) || strings.Contains(err.Error(), "does not share") {
+			t.Errorf("ReadOnly=%v: %v", readOnly, err)
+		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -144,6 +145,30 @@ func TestLongErrors(t *testing.T) {
 		}
 		if !errors.Is(got, fileformat.ErrCorrupt) || !errors.Is(got, engine.ErrDimensionMismatch) {
 			t.Errorf("%q: no longer matches", unit)
+		}
+	}
+}
+
+// TestNotShared: an error that is not about the holder of the lock does not match ErrLocked, so
+// that nobody waits for the holder.
+func TestNotShared(t *testing.T) {
+	locked := fmt.Errorf("%w by another process", engine.ErrLocked)
+	for _, c := range []struct {
+		joined error
+		locked bool
+	}{
+		{errors.New("it is of another version"), true},
+		{errors.Join(fmt.Errorf("%w here", fs.ErrPermission)), true},
+		{&fileformat.CorruptError{File: "wal/1", Err: fileformat.ErrChecksum}, false},
+		{&os.PathError{Op: "open", Path: "lock", Err: syscall.EMFILE}, false},
+		{&os.PathError{Op: "open", Path: "lock", Err: syscall.ENFILE}, false},
+		{&os.SyscallError{Syscall: "mmap", Err: syscall.ENOMEM}, false},
+		{&welcomedError{errors.New("whatever")}, false},
+	} {
+		err := notShared(locked, c.joined)
+		if errors.Is(err, engine.ErrLocked) != c.locked || !strings.HasSuffix(err.Error(), c.joined.Error()) ||
+			strings.Contains(err.Error(), "it does not share it") != c.locked {
+			t.Errorf("%v: %v", c.joined, err)
 		}
 	}
 }

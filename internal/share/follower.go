@@ -71,7 +71,7 @@ func (m *Member) joinAdopted(ctx context.Context, wait time.Duration) (*link, er
 		err = m.adoptFirst(l)
 	}
 	if err != nil {
-		return nil, errors.Join(err, l.close())
+		return nil, &welcomedError{errors.Join(err, l.close())}
 	}
 	return l, nil
 }

@@ -11,9 +11,11 @@ import (
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/vecbolt/vecbolt/internal/engine"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
@@ -140,15 +142,26 @@ func Open(dir string, opts engine.Options, self Process) (*Member, error) {
 	}
 }
 
-// notShared is the error of a lock whose holder cannot be followed.
+// notShared is the error of a lock whose holder cannot be followed. It is not about the lock if the
+// holder shares the database, or if something else is amiss: to wait for the holder is no help.
 func notShared(locked, joined error) error {
-	for _, other := range []error{ErrStopped, engine.ErrReplaced, engine.ErrRemoved} { // it would share it
+	var welcomed *welcomedError
+	if errors.As(joined, &welcomed) {
+		return welcomed.error
+	}
+	for _, other := range []error{ErrStopped, engine.ErrReplaced, engine.ErrRemoved, fileformat.ErrCorrupt,
+		syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM} {
 		if errors.Is(joined, other) {
 			return joined
 		}
 	}
 	return fmt.Errorf("%w; it does not share it: %w", locked, joined)
 }
+
+// A welcomedError is the error of a process that a leader shares the database with.
+type welcomedError struct{ error }
+
+func (e *welcomedError) Unwrap() error { return e.error }
 
 // removed returns err, of a process that has the database open, or ErrRemoved if it says that
 // something is missing and no database is in the directory.
@@ -278,12 +291,12 @@ func (m *Member) follow() error {
 	}
 	e, err := engine.NewFollower(m.dir, m.opts)
 	if err != nil {
-		return errors.Join(err, l.close())
+		return &welcomedError{errors.Join(err, l.close())}
 	}
 	e.Look(m.look)
 	m.engine = e
 	if err := m.adoptFirst(l); err != nil {
-		return errors.Join(err, l.close(), e.Close())
+		return &welcomedError{errors.Join(err, l.close(), e.Close())}
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
