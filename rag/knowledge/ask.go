@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"regexp"
 	"slices"
 	"strconv"
@@ -334,7 +335,7 @@ func (e *Engine) pipelineOptions(c Config, indexed bool) (*rag.PipelineOptions, 
 		o.Rerank = rerank.Cross(cross.Score)
 	case "cohere", "tei":
 		again := e.retry()
-		ho := rerank.HTTPOptions{Model: c.RerankModel, Retry: &again}
+		ho := rerank.HTTPOptions{Model: c.RerankModel, Client: e.client(), Retry: &again}
 		if c.Reranker == "tei" {
 			ho.API = rerank.TEI
 		}
@@ -380,6 +381,14 @@ func lines(text string, n int) []string {
 		}
 	}
 	return all
+}
+
+// client returns the client of the program, or nil.
+func (e *Engine) client() *http.Client {
+	if e.opts.Embed == nil {
+		return nil
+	}
+	return e.opts.Embed.Client
 }
 
 // secret returns a callback for the secret with a name.
@@ -428,9 +437,7 @@ func (e *Engine) chat(ctx context.Context, c Config, send func(context.Context, 
 		model.Base = cmp.Or(model.Base, "https://api.openai.com/v1")
 		model.Secret = e.secret(cmp.Or(c.ChatKeyEnv, "OPENAI_API_KEY"))
 	}
-	if e.opts.Embed != nil {
-		model.HTTP = e.opts.Embed.Client
-	}
+	model.HTTP = e.client()
 	var reply chat.Reply
 	var sent string
 	err := retry.Policy(e.retry()).Do(ctx, "chat", func() (err error) {

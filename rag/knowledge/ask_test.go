@@ -193,6 +193,28 @@ func TestStrategies(t *testing.T) {
 	}
 }
 
+// TestClientOfTheProgram: requests to chat models and rerankers go through the client that the
+// program has set.
+func TestClientOfTheProgram(t *testing.T) {
+	f := newFixture(t)
+	facts(f)
+	m := newModel(t, func(_, _ string) string { return "A cat." })
+	var paths []string
+	f.opts.Embed = &embed.Options{Client: &http.Client{Transport: transport(func(r *http.Request) (*http.Response, error) {
+		paths = append(paths, r.URL.Path)
+		return http.DefaultTransport.RoundTrip(r)
+	})}}
+	f.query("purr", QueryOptions{Set: map[string]any{"strategy": "hyde", "chat": "ollama", "chat_url": m.URL, "chat_model": "m",
+		"reranker": "tei", "rerank_url": m.URL + "/rerank"}})
+	if diff := cmp.Diff([]string{"/api/chat", "/rerank"}, paths); diff != "" {
+		t.Error(diff)
+	}
+}
+
+type transport func(*http.Request) (*http.Response, error)
+
+func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
 // TestCacheOutlivesQuestions keeps answers and embeddings between questions, and no longer than
 // they are true.
 func TestCacheOutlivesQuestions(t *testing.T) {

@@ -37,7 +37,8 @@ type Options struct {
 	// Bases that have a configuration file keep theirs; a file without a provider means
 	// embed.DefaultConfig. The provider must be among Providers.
 	Default *embed.Config
-	// Embed holds what embedders need from the program: secrets, an HTTP client.
+	// Embed holds what embedders, chat models and rerankers need from the program: secrets, an HTTP
+	// client.
 	Embed *embed.Options
 	// Retry tunes how failed requests to models of embeddings and of chat are retried; nil means
 	// the defaults of package embed.
