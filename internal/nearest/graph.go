@@ -479,8 +479,11 @@ func (s *Search) find(
 		rows, stats, err = query.Find(need, plan.setting, set, &memory.buf)
 	}
 	j.outside = memory.buf.Outside()
-	if s.Trace != nil && memory.buf.Beyond() {
-		s.follow(j, j.cause(graph.ErrBetween), stageName(plan.setting.Beyond))
+	if memory.buf.Beyond() {
+		if s.Trace != nil {
+			s.follow(j, j.cause(graph.ErrBetween), stageName(plan.setting.Beyond))
+		}
+		j.outside = false // what follows has another cause
 	}
 	return rows, stats, err
 }

@@ -2,6 +2,7 @@ package graph
 
 import (
 	"math"
+	"math/rand/v2"
 
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/simd"
@@ -19,14 +20,15 @@ type extent struct {
 
 // Parameters of an extent.
 const (
-	reachRows  = 1024 // rows whose reach counts
-	strongRows = 128  // of these tell the directions
-	mostStrong = 8    // directions
-	leastHeld  = 0.02 // part of the variance that each of these has
-	reachTurns = 8    // of the power iteration
-	outside    = 1.1  // times as far from the mean as any of these rows is beyond the extent
-	rounding   = 1e-9 // variance, in parts of the squared mean, up to which rows are equal
-	leastCoded = 0.01 // length of a row, in parts of the longest, from which codes tell its direction
+	reachRows  = 1024    // rows whose reach counts, or fewer
+	reachBytes = 8 << 20 // of their points, beyond which strongRows suffice
+	strongRows = 128     // of these tell the directions
+	mostStrong = 8       // directions
+	leastHeld  = 0.02    // part of the variance that each of these has
+	reachTurns = 8       // of the power iteration
+	outside    = 1.1     // times as far from the mean as any of these rows is beyond the extent
+	rounding   = 1e-9    // variance, in parts of the squared mean, up to which rows are equal
+	leastCoded = 0.01    // length of a row, in parts of the longest, from which codes tell its direction
 )
 
 // outlying reports whether the query is beyond the extent of the rows.
@@ -53,7 +55,7 @@ func (q *Query) outlying(b *Buffer) (bool, error) {
 	return false, nil
 }
 
-// newExtent measures the extent of rows at equal steps.
+// newExtent measures the extent of some rows.
 func (g *Graph) newExtent(b *Buffer) (*extent, error) {
 	points, err := g.somePoints(b)
 	if err != nil || len(points) < 2 {
@@ -97,17 +99,32 @@ func (g *Graph) newExtent(b *Buffer) (*extent, error) {
 	return e, nil
 }
 
-// somePoints returns the points of rows at equal steps, in an order in which the first of them are
-// at equal steps, too. For Dot, where only the direction of a query counts, they are as long as
-// the longest row, and rows too short for codes to tell their directions are left out.
-func (g *Graph) somePoints(b *Buffer) (points [][]float32, err error) {
-	n, dim := min(reachRows, g.Len()), g.Dim()
-	b.ids = b.ids[:0]
-	for first := range (n + strongRows - 1) / strongRows {
-		for i := first; i < n; i += (n + strongRows - 1) / strongRows {
-			b.ids = append(b.ids, uint32(int64(i)*int64(g.Len())/int64(n)))
+// someRows returns rows from all parts of the graph, in an order in which the first of them are
+// from all parts, too. Each is a random one of a part: rows at equal steps may all be of one kind,
+// if kinds follow each other in turn.
+func (g *Graph) someRows(rows []uint32) []uint32 {
+	n := int64(min(reachRows, max(strongRows, reachBytes/4/g.Dim()), g.Len()))
+	r := rand.New(rand.NewPCG(g.head.seed, 2))
+	places := make([]int64, n)
+	for i := range places {
+		lo, hi := int64(i)*int64(g.Len())/n, int64(i+1)*int64(g.Len())/n
+		places[i] = lo + r.Int64N(hi-lo)
+	}
+	step := (n + strongRows - 1) / strongRows
+	for first := range step {
+		for i := first; i < n; i += step {
+			rows = append(rows, uint32(places[i]))
 		}
 	}
+	return rows
+}
+
+// somePoints returns the points of someRows. For Dot, where only the direction of a query counts,
+// they are as long as the longest row, and rows too short for codes to tell their directions are
+// left out.
+func (g *Graph) somePoints(b *Buffer) (points [][]float32, err error) {
+	dim := g.Dim()
+	b.ids = g.someRows(b.ids[:0])
 	g.expectRecords(b.ids, b)
 	if err := g.touchRecords(b.ids); err != nil {
 		return nil, err

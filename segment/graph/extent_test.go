@@ -92,6 +92,40 @@ func TestBeyondTheRows(t *testing.T) {
 	}
 }
 
+// TestRowsInTurn: rows of two kinds that follow each other in turn, such as questions and answers,
+// count alike, so that queries like either are within the extent.
+func TestRowsInTurn(t *testing.T) {
+	const n, dim, queries = 4096, 32, 100
+	r := rand.New(rand.NewPCG(9, dim))
+	next := func(i int) []float32 {
+		x := normal(r, dim, 1)
+		if i%2 == 1 {
+			x[0] += 20
+		}
+		return x
+	}
+	d := &data{vectors{Dim: dim}}
+	for i := range n {
+		d.Vecs = append(d.Vecs, next(i)...)
+	}
+	g := d.graph(t, fileformat.L2, Options{quiet: true, layout: plain})
+	var buf Buffer
+	for kind := range 2 {
+		out := 0
+		for range queries {
+			switch beyond, err := g.Query(next(kind)).outlying(&buf); {
+			case err != nil:
+				t.Fatal(err)
+			case beyond:
+				out++
+			}
+		}
+		if out > queries/50 {
+			t.Errorf("kind %d: %d of %d queries are beyond the rows", kind, out, queries)
+		}
+	}
+}
+
 // TestExtents: rows of any kind have an extent with finite bounds, and equal ones have no
 // directions.
 func TestExtents(t *testing.T) {
