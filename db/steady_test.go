@@ -314,6 +314,81 @@ func TestCompactionKeepsServing(t *testing.T) {
 	}
 }
 
+// fillForGraph returns a collection whose only segment waits for its graph, with long texts. Three
+// in four rows are deleted, which the snapshot still has. At the first graph that is begun, the
+// function in begun is called.
+func fillForGraph(t *testing.T, begun *func(), graphs *int) (*Collection, *Snapshot) {
+	t.Helper()
+	opts := walking
+	opts.tests.hook = func(op vfs.Op) error {
+		if !strings.HasSuffix(op.Name, ".graph") {
+			return nil
+		}
+		switch op.Kind {
+		case vfs.OpCreate:
+			if call := *begun; call != nil {
+				*begun = nil
+				call()
+			}
+		case vfs.OpRename:
+			*graphs++
+		}
+		return nil
+	}
+	c := collection(t, open(t, t.TempDir(), &opts), "c", Schema{Dim: 4})
+	var docs []Document
+	var gone []string
+	for i, v := range randomVectors(rand.New(rand.NewPCG(3, 9)), 400, 4) {
+		docs = append(docs, Document{ID: fmt.Sprint(i), Vector: v, Text: strings.Repeat("text ", 2000)})
+		if i%4 > 0 {
+			gone = append(gone, docs[i].ID)
+		}
+	}
+	upsert(t, c, docs...)
+	if err := c.db.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	snap := must(c.db.Snapshot())
+	if _, err := c.Delete(t.Context(), gone...); err != nil {
+		t.Fatal(err)
+	}
+	return c, snap
+}
+
+// The background builds no graph for a segment that a compaction has replaced meanwhile.
+func TestNoGraphForReplacedSegments(t *testing.T) {
+	var begun func()
+	graphs := 0
+	c, snap := fillForGraph(t, &begun, &graphs)
+	snap.Close()
+	begun = func() {
+		if err := c.db.Compact(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := c.db.engine.MakeDerived(t.Context(), engine.ByCompact, 0); err != nil {
+		t.Fatal(err)
+	}
+	if s := must(c.db.Stats()); graphs != 1 || s.Collections[0].Graphs != 1 || s.Versions != 1 || s.BackgroundError != "" {
+		t.Errorf("%d graphs built, %+v", graphs, s)
+	}
+}
+
+// Compact leaves no room of deleted documents in meta.bolt, if the last version that has them ends
+// while it builds a graph.
+func TestCompactAfterLastReader(t *testing.T) {
+	var begun func()
+	graphs := 0
+	c, snap := fillForGraph(t, &begun, &graphs)
+	begun = func() { snap.Close() }
+	if err := c.db.Compact(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if s := must(c.db.Stats()); graphs != 1 || s.MetaFree > s.MetaBytes/8 {
+		t.Errorf("%d graphs built, %d of %d bytes of meta.bolt are free", graphs, s.MetaFree, s.MetaBytes)
+	}
+}
+
 // fillSegments writes a segment of random vectors for each number of rows, and makes their derived
 // files.
 func fillSegments(t *testing.T, c *Collection, sizes ...int) {

@@ -81,9 +81,12 @@ func (e *Engine) compactAll(ctx context.Context) error {
 	rest := len(e.state.Obsolete) > 0 // segments whose graphs were reused by MakeDerived
 	e.metaMu.Unlock()
 	if rest {
-		return e.Settle()
+		if err := e.Settle(); err != nil {
+			return err
+		}
 	}
-	return nil
+	_, err := e.shrinkMeta() // without the documents of versions that have ended since
+	return err
 }
 
 // shrinkMeta replaces meta.bolt by a copy without free pages if these are many.

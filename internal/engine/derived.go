@@ -499,9 +499,9 @@ const SettleTime = 5 * time.Second
 
 // MakeDerived builds missing derived files, except those made on demand, up to stage
 // last, for segments of the given age. If that is ByCompact, it also replaces outdated
-// files and removes unwanted ones. It returns the time until the youngest segment
-// reaches that age, 0 if all have. A file that cannot be written costs speed, not data;
-// Stats reports the error.
+// files and removes unwanted ones. It stops to build for a segment that leaves the database. It
+// returns the time until the youngest segment reaches that age, 0 if all have. A file that cannot
+// be written costs speed, not data; Stats reports the error.
 func (e *Engine) MakeDerived(ctx context.Context, last stage, age time.Duration) (next time.Duration, err error) {
 	replace := absent
 	if last == ByCompact {
@@ -532,13 +532,15 @@ func (e *Engine) makeDerived(ctx context.Context, first, last stage, age time.Du
 					next = max(next, wait)
 					continue
 				}
+				work, end := s.whileStays(ctx)
 				err := vfs.Catch(d.File(), func() error {
-					return e.Guard(func() error { return d.make(ctx, replace) })
+					return e.Guard(func() error { return d.make(work, replace) })
 				})
+				end()
 				if ctx.Err() != nil {
 					return 0, ctx.Err()
 				}
-				if err != nil {
+				if err != nil && s.stays.Err() == nil {
 					e.Opts.Logger.Warn("cannot keep derived file", append(reasons(err), "file", d.File())...)
 					failed = append(failed, fmt.Errorf("%s: %w", d.File(), err))
 				}

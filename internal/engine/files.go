@@ -29,6 +29,9 @@ type OpenSegment struct {
 	metric fileformat.Metric
 	made   time.Time // when the newest rows began to be written; zero if they existed at Open
 
+	stays context.Context // ends when the segment leaves the database; old versions may still have it
+	leave context.CancelFunc
+
 	// dead has the dead rows that meta.bolt records, as of version.applied. Guarded by
 	// Engine.metaMu.
 	dead *bitset.Cow
@@ -49,6 +52,16 @@ type OpenSegment struct {
 	Derived []derivedFile // all of the above
 }
 
+// whileStays returns a context that also ends when the segment leaves the database.
+func (s *OpenSegment) whileStays(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(s.stays, cancel)
+	return ctx, func() {
+		stop()
+		cancel()
+	}
+}
+
 // openSegment maps a segment of a collection with the given metric.
 func (e *Engine) openSegment(info segment.Info, metric fileformat.Metric, dead *bitset.Cow) (*OpenSegment, error) {
 	seg, err := segment.Open(e.Files(), e.Identity, info)
@@ -56,6 +69,7 @@ func (e *Engine) openSegment(info segment.Info, metric fileformat.Metric, dead *
 		return nil, err
 	}
 	s := &OpenSegment{Segment: seg, engine: e, Info: info, metric: metric, dead: dead}
+	s.stays, s.leave = context.WithCancel(context.Background())
 	s.Cols = e.columnsOf(s)
 	s.Terms = &segmentTerms{s: s}
 	s.Derived = append(s.Derived, s.Cols, s.Terms)

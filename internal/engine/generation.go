@@ -50,6 +50,11 @@ func (e *Engine) commitMeta(v *Version, fn func(tx *meta.Tx) error) (err error) 
 	}
 	e.commits++
 	e.committed = time.Now()
+	for id, s := range segments {
+		if e.segments[id] == nil {
+			s.leave()
+		}
+	}
 	// If the newest root of meta.bolt is damaged, the next Open uses the root before it.
 	// The files of that root must stay until this commit replaces it.
 	if log := e.log.Load(); log != nil {

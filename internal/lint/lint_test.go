@@ -480,6 +480,7 @@ var freeGoroutines = map[string]struct {
 	"internal/vfs/interruptible.go": {1, "closes a pipe"},
 	"internal/engine/background.go": {1, "a timer that leaves a note in a channel"},
 	"internal/engine/compact.go":    {1, "ends a context"},
+	"internal/engine/files.go":      {1, "ends a context"},
 	"internal/engine/folder.go":     {1, "ends a context"},
 	"segment/terms/compare.go":      {1, "iter.Pull2 passes panics on to its caller, and faults are made panics there"},
 	"exchange/rows.go":              {1, "iter.Pull2 passes panics on to its caller, and reads no mapped memory"},
