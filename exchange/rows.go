@@ -367,7 +367,10 @@ func NewVecsWriter(w io.Writer) *VecsWriter { return &VecsWriter{w: w} }
 // Write writes one vector. It refuses an empty one, and one of another dimension than the first:
 // each would make a file that no reader takes.
 func (w *VecsWriter) Write(vec []float32) error {
-	if len(vec) == 0 || w.dim != 0 && len(vec) != w.dim {
+	if len(vec) == 0 {
+		return errors.New("an empty row")
+	}
+	if w.dim != 0 && len(vec) != w.dim {
 		return fmt.Errorf("a row of %d elements, behind rows of %d", len(vec), w.dim)
 	}
 	w.dim = len(vec)

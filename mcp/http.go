@@ -28,8 +28,8 @@ func overHTTP(choose func(*http.Request) *sdk.Server, opts *sdk.StreamableHTTPOp
 	return refuseBodies(trackRequests(sdk.NewStreamableHTTPHandler(choose, opts)))
 }
 
-// refuseBodies answers bodies with an error that the SDK would take: batches, whose answers
-// together have no limit, and requests whose id it would change.
+// refuseBodies refuses bodies that the SDK would take: batches, whose answers together have no
+// limit, and requests whose id it would change.
 func refuseBodies(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost {
