@@ -259,7 +259,10 @@ func (e *Engine) Present(led bool) error {
 	if e.FS.Path() == "" {
 		return nil
 	}
-	if e.replaced.Load() || e.WentBack() != nil {
+	if err := e.WentBack(); err != nil {
+		return err
+	}
+	if e.replaced.Load() {
 		return e.replacedError()
 	}
 	name := MetaName

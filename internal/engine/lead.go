@@ -187,7 +187,7 @@ func (e *Engine) checkLater() error {
 	if e.folder != nil || e.cur == nil || e.held == nil || e.held.LSN >= e.cur.LSN {
 		return nil
 	}
-	err := fmt.Errorf("%w: %q has an earlier state of the database now, batch %d instead of %d: open it again",
+	err := fmt.Errorf("%w: when it was looked at, %q had an earlier state of it, batch %d instead of %d: open it again",
 		ErrReplaced, e.Dir, e.held.LSN, e.cur.LSN)
 	e.wentBack.Store(&err)
 	return err
