@@ -64,7 +64,8 @@ type Engine struct {
 	live     map[*Version]struct{}
 	mapped   map[*OpenSegment]struct{} // open segments, of the database or of old versions only
 	litter   map[uint64]struct{}       // segments whose files could not be removed
-	running  int                       // calls that Close waits for
+	running  int                       // calls and steps of calls that Close waits for
+	steps    int                       // of these, steps: see beginStep
 	idle     *sync.Cond                // signals running == 0
 	failed   error
 	closed   bool            // calls are refused
@@ -151,7 +152,8 @@ func (e *Engine) Close() error {
 	return err
 }
 
-// Refuse ends calls that begin from now on, as Close does. The channel is closed once none runs.
+// Refuse ends calls that begin from now on, as Close does. Those that run go on, with the batches
+// and roots that come for them. The channel is closed once none runs.
 func (e *Engine) Refuse() (idle <-chan struct{}) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

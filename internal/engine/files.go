@@ -231,6 +231,28 @@ func (e *Engine) Begin() error {
 	return nil
 }
 
+// beginStep starts a step that calls which run may wait for, such as applying batches, and endStep
+// ends it. While a call runs it works after Close or Refuse as well. Steps do not count as calls
+// there, so one cannot make room for the next, and Close comes to its end.
+func (e *Engine) beginStep() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed && e.running == e.steps {
+		return ErrClosed
+	}
+	e.running++
+	e.steps++
+	return nil
+}
+
+// endStep ends a step.
+func (e *Engine) endStep() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.steps--
+	e.ended()
+}
+
 // End ends a call.
 func (e *Engine) End() {
 	e.mu.Lock()

@@ -108,16 +108,19 @@ func (r *received) done(batches []logBatch, records []Record, memory []byte, err
 	r.waiting.Store(err != nil || len(r.records) > 0)
 }
 
-// CatchUp makes all batches visible that were received.
+// CatchUp makes all batches visible that were received. Once the database closes and no call runs,
+// it drops them.
 func (e *Engine) CatchUp() error {
 	r := &e.shared.received
 	if !r.waiting.Load() {
 		return nil
 	}
-	if err := e.Begin(); err != nil {
+	if err := e.beginStep(); err != nil {
+		_, _, _ = r.take()
+		r.done(nil, nil, nil, err)
 		return err
 	}
-	defer e.End()
+	defer e.endStep()
 	e.commitMu.Lock()
 	defer e.commitMu.Unlock()
 	records, memory, err := r.take()

@@ -310,10 +310,10 @@ func (e *Engine) keepHead(root Root) bool {
 func (e *Engine) adopt(root Root, batches []logBatch, kept bool) error {
 	e.metaMu.Lock()
 	defer e.metaMu.Unlock()
-	if err := e.Begin(); err != nil {
+	if err := e.beginStep(); err != nil {
 		return err
 	}
-	defer e.End()
+	defer e.endStep()
 	first := e.cur == nil
 	err := e.replace(func() (*meta.Store, error) {
 		store, err := meta.Open(e.FS, MetaName, meta.Options{Root: root.Tx})

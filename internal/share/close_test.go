@@ -7,10 +7,12 @@ import (
 	"log/slog"
 	"net"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/vecbolt/vecbolt/internal/engine"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 )
 
 // closing returns a follower of a leader that the test plays, at the other end, while Close waits
@@ -63,7 +65,7 @@ func TestCloseWaitsForAnswers(t *testing.T) {
 	}()
 	in := newReader(other, false)
 	for _, msg := range []Message{
-		Records{First: 1, Records: [][]byte{{1}}, Replaced: [][]byte{nil}}, Frozen{LSN: 1}, Root{Tx: 7, Applied: 1}} {
+		Records{First: 1, Records: [][]byte{batch(t)}, Replaced: [][]byte{nil}}, Frozen{LSN: 1}, Root{Tx: 7, Applied: 1}} {
 		if _, err := other.Write(frame(t, msg)); err != nil {
 			t.Error(err)
 		}
@@ -101,6 +103,94 @@ func TestCloseWaitsForAnswers(t *testing.T) {
 	}
 	if len(got) != 2 || got[1] != "bye" || l.err == nil {
 		t.Error("sent", got)
+	}
+}
+
+// batch returns the record of a batch that defines a collection.
+func batch(t *testing.T) []byte {
+	t.Helper()
+	parts, err := engine.EncodeRecord(engine.Batch{First: 1, Ops: []engine.Op{{Kind: engine.OpDefine, Coll: 1,
+		Def: &engine.Definition{ID: 1, Name: "c", Schema: engine.Schema{Metric: fileformat.L2}}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.Concat(parts...)
+}
+
+// TestCloseWaitsForDecisions: a write that decides while its process closes sees the batches that
+// come after Close has begun, and is done.
+func TestCloseWaitsForDecisions(t *testing.T) {
+	m, _, other, closed := closing(t, func(*Member) {})
+	answered := make(chan error, 1)
+	ops := []engine.Op{{Kind: engine.OpDelete, Collection: "c", ID: "a"}}
+	go func() {
+		defer m.engine.End()
+		_, done, err := m.Forward(t.Context(), nil, 0, func() ([]engine.Op, error) {
+			return ops, m.engine.CatchUp() // as the engine does
+		})
+		if !done {
+			err = errors.Join(err, errNoLeader)
+		}
+		answered <- err
+	}()
+	in := newReader(other, false)
+	asked, err := in.next()
+	question, exclusive := asked.(Exclusive)
+	if !exclusive {
+		t.Fatalf("sent %+v, %v", asked, err)
+	}
+	for _, msg := range []Message{Records{First: 1, Records: [][]byte{batch(t)}, Replaced: [][]byte{nil}},
+		Grant{Request: question.Request, LSN: 1}} {
+		if _, err := other.Write(frame(t, msg)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	answer, err := in.next()
+	if d, decided := answer.(Decided); !decided || d.Err || len(d.Ops) != 1 {
+		t.Errorf("sent %+v, %v", answer, err)
+	}
+	if _, err := other.Write(frame(t, Result{Request: question.Request})); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-answered; err != nil {
+		t.Error(err)
+	}
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestCloseAfterTheLastCall: what comes between the end of the last call and the end of the
+// connection does not end that before the leader is told, and nothing piles up.
+func TestCloseAfterTheLastCall(t *testing.T) {
+	m, l, other, closed := closing(t, func(*Member) {})
+	m.engine.End()
+	if err := <-closed; err != nil { // nobody reads any more
+		t.Error(err)
+	}
+	large := make([]byte, 1<<20)
+	runtime.GC()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for n := range uint64(64) {
+		msg := Records{First: n + 1, Records: [][]byte{large}, Replaced: [][]byte{nil}}
+		if err := m.handle(l, msg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if kept := int64(after.HeapAlloc) - int64(before.HeapAlloc); kept > 16<<20 {
+		t.Errorf("keeps %d MiB", kept>>20)
+	}
+	for _, msg := range []Message{Frozen{LSN: 64}, Root{Tx: 7, Applied: 64}} {
+		if err := m.handle(l, msg); err != nil {
+			t.Errorf("%T: %v", msg, err)
+		}
+	}
+	in := newReader(other, false)
+	if msg, err := in.next(); msg != (Bye{}) {
+		t.Errorf("sent %+v, %v", msg, err)
 	}
 }
 

@@ -219,7 +219,8 @@ func (m *Member) leave(l *link) {
 	l.socket.cut()
 }
 
-// refuses reports whether an error is the engine's to a message that comes while calls end.
+// refuses reports whether an error is the engine's to a message that comes when the last call has
+// ended. It does not end the connection: leave is about to.
 func (m *Member) refuses(err error) bool {
 	return errors.Is(err, engine.ErrClosed) && m.ctx.Err() != nil
 }
