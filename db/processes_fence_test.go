@@ -697,8 +697,17 @@ func TestDirectoryReplacedAndWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	look("led by nobody")
-	if _, err := collectionOf(t, open(t, dir, nil), "c").Get(ctx, "later 8", WithVector); err != nil {
+	last := open(t, dir, nil)
+	if _, err := collectionOf(t, last, "c").Get(ctx, "later 8", WithVector); err != nil {
 		t.Error(err)
+	}
+	err = errors.Join(last.Close(), os.Rename(dir, dir+".written"), os.Rename(dir+".old", dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	look("back in its place") // they opened this one, and have looked at the other
+	if s := must(reader.Stats()); !strings.Contains(s.Failed, "had an earlier state") {
+		t.Errorf("back in its place, failed: %q", s.Failed)
 	}
 }
 
