@@ -584,8 +584,8 @@ func TestWorkingDirectory(t *testing.T) {
 }
 
 // TestDirectoryReplaced puts another database, or a backup of the same one, in the place of one
-// that a process follows. When its leader ends, that process says so, does not take the other files
-// for damaged ones, and keeps what it has seen.
+// that a process follows. When its leader ends, writes of that process fail with ErrReplaced, not
+// with ErrCorrupt, and it still reads the documents that it had read before.
 func TestDirectoryReplaced(t *testing.T) {
 	bounded(t)
 	for _, by := range []string{"another database", "a backup"} {

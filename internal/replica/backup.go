@@ -207,10 +207,10 @@ func copyStore(e *engine.Engine, to *vfs.FS, name string, lsn uint64) (ver *engi
 	return ver, from, err
 }
 
-// copyLog copies the log that a killed writer left behind. A process that takes the lead at this
-// time appends to the log, and removes what it has flushed. fits is false if the log then begins
-// behind the version. Leaders are not kept away while a long log is read, which would make their
-// Open fail. It is read again for damage only.
+// copyLog copies the log of a writer that was killed. Another process may take the lead during the
+// copy, flush, and delete the log files of what it has flushed. If the rest does not follow on ver
+// any more, fits is false and the copy is removed. Leaders are not kept away while a long log is
+// read, because their Open would fail. Only a log that seems damaged is read a second time, alone.
 func copyLog(ctx context.Context, e *engine.Engine, from, to *vfs.FS, ver *engine.Version) (fits bool, err error) {
 	err = tryLog(ctx, e, from, to, ver)
 	if err == nil || ctx.Err() != nil {

@@ -159,7 +159,8 @@ func (g *Graph) somePoints(b *Buffer) (points [][]float32, err error) {
 }
 
 // strongest returns the first principal components of points around zero, about, of length 1.
-// Power iteration finds them by the products of all pairs, which are fewer than the components.
+// Power iteration finds them by the products of all pairs, which are fewer than the components. The
+// one of internal/synthetic reads all rows at each turn, and graph files depend on its bits.
 func strongest(points [][]float32) (directions [][]float32) {
 	n := len(points)
 	products := make([][]float64, n)
