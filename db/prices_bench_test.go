@@ -18,6 +18,7 @@ import (
 	"github.com/vecbolt/vecbolt/internal/nearest"
 	"github.com/vecbolt/vecbolt/internal/score"
 	"github.com/vecbolt/vecbolt/segment/graph"
+	"github.com/vecbolt/vecbolt/segment/graph/levels"
 )
 
 var pricesDir = flag.String("prices.dir", "", "directory that keeps the databases of BenchmarkPrices for later runs")
@@ -182,7 +183,7 @@ func timePlans(b *testing.B, c *Collection, base priceBase, kind promiseQueries,
 	defer func() { c.db.searcher.Nearest.GraphAlways = false }()
 	// The plan and its expected cost are the same for all queries. They are read from the first one
 	// that the graph answers.
-	var setting graph.Setting
+	var setting levels.Setting
 	var cost float64
 	ok := false
 	for i := 0; i < len(kind.vecs) && !ok; i++ {

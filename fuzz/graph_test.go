@@ -15,6 +15,7 @@ import (
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/segment/codes"
 	"github.com/vecbolt/vecbolt/segment/graph"
+	"github.com/vecbolt/vecbolt/segment/graph/levels"
 )
 
 // sealGraph makes magic, size and all checksums of any bytes right, by docs/format/graph.md, so
@@ -159,12 +160,12 @@ func FuzzGraph(f *testing.F) {
 		for i := 1; i < g.Len(); i += 2 {
 			odd.Set(i)
 		}
-		promised, _ := g.Setting(0.9, 10, graph.NoFilter)
-		filtered, _ := g.Setting(0.9, 10, graph.AnyFilter)
+		promised, _ := g.Setting(0.9, 10, levels.NoFilter)
+		filtered, _ := g.Setting(0.9, 10, levels.AnyFilter)
 		var buf graph.Buffer
-		staged := graph.Setting{EF: 5, Within: 1, Beyond: graph.Stage{EF: 50, StopRatio: 1.5}}
-		sketched := graph.Setting{EF: 5, Within: 1e-9, Beyond: graph.Stage{Deviations: 2}}
-		for i, s := range []graph.Setting{{EF: 100}, promised, staged, sketched, {EF: 100}, promised, staged, sketched, filtered} {
+		staged := levels.Setting{EF: 5, Within: 1, Beyond: levels.Stage{EF: 50, StopRatio: 1.5}}
+		sketched := levels.Setting{EF: 5, Within: 1e-9, Beyond: levels.Stage{Deviations: 2}}
+		for i, s := range []levels.Setting{{EF: 100}, promised, staged, sketched, {EF: 100}, promised, staged, sketched, filtered} {
 			allowed := bitset.Set(nil)
 			if i >= 4 {
 				allowed = odd

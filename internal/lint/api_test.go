@@ -26,7 +26,7 @@ var updateAPI = flag.Bool("update", false, "rewrite testdata/api from the code")
 // and name the change in CHANGELOG.md.
 var public = []string{
 	"db", "filter", "text", "simd", "wal", "segment", "segment/codes", "segment/columns",
-	"segment/graph", "segment/terms", "exchange", "store", "store/migrate", "store/storetest",
+	"segment/graph", "segment/graph/levels", "segment/terms", "exchange", "store", "store/migrate", "store/storetest",
 	"store/weaviate", "server", "server/bases",
 	"server/chroma", "server/inspector", "mcp", "rag", "rag/chat",
 	"rag/embed", "rag/embed/bert", "rag/embed/models", "rag/embed/static", "rag/embed/static/english",

@@ -54,7 +54,7 @@ func TestNoFileForAPair(t *testing.T) {
 // product is converted to its own type.
 func TestNothingIsFused(t *testing.T) {
 	fused := regexp.MustCompile(`\((\S+:\d+)\)\s+FN?M(?:ADD|SUB)[SD]`)
-	for _, pkg := range []string{"segment/graph", "internal/synthetic", "segment/terms", "text"} {
+	for _, pkg := range []string{"segment/graph", "segment/graph/levels", "internal/synthetic", "segment/terms", "text"} {
 		cmd := exec.CommandContext(t.Context(), "go", "build", "-gcflags=-S", module+pkg)
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=arm64")
 		out, err := cmd.CombinedOutput()

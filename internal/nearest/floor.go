@@ -7,6 +7,7 @@ import (
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/segment/codes"
 	"github.com/vecbolt/vecbolt/segment/graph"
+	"github.com/vecbolt/vecbolt/segment/graph/levels"
 )
 
 // Queries that share a scan begin with a short walk of a graph. The rows that it finds have true
@@ -46,7 +47,7 @@ func (s *Search) floorWalks(batches []queryBatch) []floorWalk {
 		}
 		for _, j := range batches[i].queries {
 			p := s.Probes[j]
-			plan := graphPlan{graph: g, setting: graph.Setting{EF: p.Need + besides}, live: s.fewDead(p, i)}
+			plan := graphPlan{graph: g, setting: levels.Setting{EF: p.Need + besides}, live: s.fewDead(p, i)}
 			switch {
 			case p.Parts[i].Set != nil && !plan.live, p.Need >= p.MatchedIn(s.View, i):
 			case s.graphCost(p, i, plan) > batchOffer*codes.BestPrice(part.N, p.Need, part.Dim):

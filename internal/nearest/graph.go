@@ -12,12 +12,13 @@ import (
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/topk"
 	"github.com/vecbolt/vecbolt/segment/graph"
+	"github.com/vecbolt/vecbolt/segment/graph/levels"
 )
 
 // A graphPlan is the decision to search the graph of a part for a probe.
 type graphPlan struct {
 	graph   *graph.Graph // nil: scan the part
-	setting graph.Setting
+	setting levels.Setting
 	recall  float64 // promised
 	live    bool    // pass over the rows that are excluded, as in graph.FindLive: they are few and dead
 }
@@ -27,9 +28,9 @@ func (p *Probe) usesGraph(part int) bool { return p.Parts[part].plan.graph != ni
 
 // GraphPlan returns how a probe searches the graph of a part, and its expected cost, in the unit of
 // codes.RowPrice. ok is false if it does not, also after a search that ended as a scan.
-func (s *Search) GraphPlan(p *Probe, part int) (setting graph.Setting, cost float64, ok bool) {
+func (s *Search) GraphPlan(p *Probe, part int) (setting levels.Setting, cost float64, ok bool) {
 	if !p.usesGraph(part) {
-		return graph.Setting{}, 0, false
+		return levels.Setting{}, 0, false
 	}
 	w := p.Parts[part].plan
 	return w.setting, s.graphCost(p, part, w), true
@@ -99,9 +100,9 @@ func (s *Search) chooseSetting(p *Probe, i int, g *graph.Graph, live bool) (w gr
 	}
 	w.recall = p.Recall
 	filtered, threshold := p.Parts[i].Set != nil && !live, p.Least > engine.NegInf
-	under := graph.NoFilter
+	under := levels.NoFilter
 	if filtered {
-		under = g.FilterOf(p.MatchedIn(s.View, i))
+		under = levels.FilterOf(p.MatchedIn(s.View, i), g.Len())
 	}
 	if threshold {
 		w.setting, ok = g.SettingUpTo(w.recall, p.Need, under)
@@ -176,7 +177,7 @@ func (w graphPlan) name() string {
 }
 
 // stageName returns the kind of a second stage and its setting.
-func stageName(s graph.Stage) string {
+func stageName(s levels.Stage) string {
 	if s.EF == 0 {
 		return s.String()
 	}
@@ -458,7 +459,7 @@ func (j *graphJob) cause(err error) string {
 	case errors.Is(err, graph.ErrFar):
 		return "the rows near the query do not match"
 	case w.setting.Spread == 0,
-		errors.Is(err, graph.ErrBeyondHorizon) && (w.setting.Within == 0 || w.setting.Beyond != graph.Stage{}):
+		errors.Is(err, graph.ErrBeyondHorizon) && (w.setting.Within == 0 || w.setting.Beyond != levels.Stage{}):
 		return "the rows found are far from the query"
 	}
 	return "the rows found are far from the query or lie close together"
@@ -525,7 +526,7 @@ func (s *Search) searchLonger(
 	}
 	longer, more, ok := graphPlan{graph: plan.graph, recall: plan.recall}, 0, false
 	if errors.Is(cause, graph.ErrFar) {
-		f := plan.graph.FilterOf(p.MatchedIn(s.View, i))
+		f := levels.FilterOf(p.MatchedIn(s.View, i), plan.graph.Len())
 		more, longer.setting, ok = plan.graph.Longer(plan.recall, p.Need, f, stats)
 	}
 	if scan, found := s.cheaperScan(p, i, longer, p.Need, ok); found {

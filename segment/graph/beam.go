@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/vecbolt/vecbolt/internal/bitset"
+	"github.com/vecbolt/vecbolt/segment/graph/levels"
 	"github.com/vecbolt/vecbolt/simd"
 )
 
@@ -110,7 +111,7 @@ func (b *Buffer) within(times float32, p *pool) float32 {
 			if b.fewRatio == 0 {
 				return times * dist
 			}
-			return max(times*dist, b.fewRatio*p.rows[few-1].Dist)
+			return max(times*dist, b.fewRatio*p.rows[levels.Few-1].Dist)
 		}
 	}
 	return math.MaxFloat32

@@ -16,6 +16,7 @@ import (
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/formattest"
 	"github.com/vecbolt/vecbolt/segment/codes"
+	"github.com/vecbolt/vecbolt/segment/graph/levels"
 	"github.com/vecbolt/vecbolt/simd"
 )
 
@@ -48,7 +49,7 @@ func BenchmarkSearch(b *testing.B) {
 				}
 				var buf Buffer
 				for b.Loop() {
-					try := func(what string, setting Setting) {
+					try := func(what string, setting levels.Setting) {
 						// The best time of each query: others use the machine, too.
 						best := slices.Repeat([]float64{math.Inf(1)}, len(truth))
 						var stats Stats
@@ -86,14 +87,14 @@ func BenchmarkSearch(b *testing.B) {
 							g.Work(setting, g.Len()), float64(stats.Scored)/n, scans)
 					}
 					for _, ef := range []int{10, 14, 20, 28, 40, 56, 80, 112, 160, 224, 320, 450, 640} {
-						try("", Setting{EF: ef})
+						try("", levels.Setting{EF: ef})
 					}
-					for _, s := range []Setting{{EF: 31, StopRatio: 1.01}, {EF: 121, StopRatio: 1.01}, {EF: 215, StopRatio: 1.04},
+					for _, s := range []levels.Setting{{EF: 31, StopRatio: 1.01}, {EF: 121, StopRatio: 1.01}, {EF: 215, StopRatio: 1.04},
 						{EF: 121, StopRatio: 1.12}, {EF: 261, StopRatio: 1.18}} { // wide beams that end early
 						try("", s)
 					}
 					for _, r := range []float64{0.8, 0.85, 0.9, 0.95, 0.98, 0.99, 0.995} {
-						if setting, ok := g.Setting(r, k, NoFilter); ok {
+						if setting, ok := g.Setting(r, k, levels.NoFilter); ok {
 							try(fmt.Sprintf("promised %.3f: ", r), setting)
 						}
 					}
@@ -244,7 +245,7 @@ func BenchmarkScanSketches(b *testing.B) {
 				var times, read [2]float64
 				q := g.Query(d.Row(0))
 				for i, deviations := range []float32{0.5, 4} {
-					s := Setting{EF: k, Within: alwaysBeyond, Beyond: Stage{Deviations: deviations}}
+					s := levels.Setting{EF: k, Within: levels.AlwaysBeyond, Beyond: levels.Stage{Deviations: deviations}}
 					times[i] = least(func() {
 						_, stats, err := q.Find(k, s, nil, &buf)
 						if err != nil {
@@ -278,7 +279,7 @@ func BenchmarkManyResults(b *testing.B) {
 		g := d.graph(b, fileformat.Cosine, Options{quiet: true, layout: plain})
 		for _, k := range []int{100, 200, 300, 400, 500, 1000} {
 			b.Run(fmt.Sprintf("%s/k=%d", set.Name, k), func(b *testing.B) {
-				s := Setting{EF: k, Within: alwaysBeyond, Beyond: Stage{Deviations: 1}}
+				s := levels.Setting{EF: k, Within: levels.AlwaysBeyond, Beyond: levels.Stage{Deviations: 1}}
 				var buf Buffer
 				for b.Loop() {
 					us, read := 0.0, 0
@@ -314,7 +315,7 @@ func BenchmarkExpansions(b *testing.B) {
 			rows := &data{vectors{Dim: d.Dim, Vecs: d.Vecs[:size[0]*d.Dim]}}
 			g := rows.graph(b, fileformat.Cosine, Options{quiet: true, layout: quick})
 			var buf Buffer
-			run := func(s Setting) (us, expanded, estimated float64) {
+			run := func(s levels.Setting) (us, expanded, estimated float64) {
 				us = math.Inf(1)
 				for range 5 {
 					expanded, estimated = 0, 0
@@ -332,9 +333,9 @@ func BenchmarkExpansions(b *testing.B) {
 				return us, expanded, estimated
 			}
 			for b.Loop() {
-				short, few, fewer := run(Setting{EF: 100})
-				long, many, more := run(Setting{EF: 300})
-				scan, _, _ := run(Setting{EF: firstEF, Within: alwaysBeyond, Beyond: Stage{Deviations: 1.5}})
+				short, few, fewer := run(levels.Setting{EF: 100})
+				long, many, more := run(levels.Setting{EF: 300})
+				scan, _, _ := run(levels.Setting{EF: levels.FirstEF, Within: levels.AlwaysBeyond, Beyond: levels.Stage{Deviations: 1.5}})
 				b.ReportMetric((long-short)*1e3/(many-few), "ns/expansion")
 				b.ReportMetric((long-short)*1e3/(more-fewer), "ns/distance")
 				b.ReportMetric(scan, "us/scan")

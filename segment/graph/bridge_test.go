@@ -7,6 +7,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/internal/bitset"
 	"github.com/vecbolt/vecbolt/internal/fileformat"
+	"github.com/vecbolt/vecbolt/segment/graph/levels"
 )
 
 // TestBridge compares searches that leave a row out with searches of a graph without it: they find
@@ -26,7 +27,7 @@ func TestBridge(t *testing.T) {
 			others.Clear(row)
 			truth := exact(fileformat.L2, all, vec, k, others)
 			search := func(q *Query, allowed bitset.Set) int {
-				hits, _, err := q.Search(k, Setting{EF: ef}, allowed, all.scorer(fileformat.L2, vec), &buf)
+				hits, _, err := q.Search(k, levels.Setting{EF: ef}, allowed, all.scorer(fileformat.L2, vec), &buf)
 				if err != nil || len(hits) != k || slices.ContainsFunc(hits, func(h Hit) bool { return h.Row == row }) {
 					t.Fatal(hits, err)
 				}
@@ -49,7 +50,7 @@ func TestBridge(t *testing.T) {
 				q.bridge.links[node] = (*[degree]uint32)(g.nodes[int(node)*g.per:])
 			}
 			avoided += search(q, nil)
-			hits, _, err := never.Query(vec).Search(k, Setting{EF: ef}, nil, rest.scorer(fileformat.L2, vec), &buf)
+			hits, _, err := never.Query(vec).Search(k, levels.Setting{EF: ef}, nil, rest.scorer(fileformat.L2, vec), &buf)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -67,7 +68,7 @@ func TestBridge(t *testing.T) {
 		d.Vecs = append(append(d.Vecs, v...), v...)
 	}
 	g := d.graph(t, fileformat.L2, Options{quiet: true})
-	hits, _, err := queryRow(g, d.Row(4), 4).Search(1, Setting{EF: 10}, nil, d.scorer(fileformat.L2, d.Row(4)), new(Buffer))
+	hits, _, err := queryRow(g, d.Row(4), 4).Search(1, levels.Setting{EF: 10}, nil, d.scorer(fileformat.L2, d.Row(4)), new(Buffer))
 	if err != nil || len(hits) != 1 || hits[0].Row != 5 {
 		t.Errorf("%v, %v; want the duplicate", hits, err)
 	}

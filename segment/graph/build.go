@@ -18,6 +18,7 @@ import (
 	"github.com/vecbolt/vecbolt/internal/synthetic"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 	"github.com/vecbolt/vecbolt/segment/codes"
+	"github.com/vecbolt/vecbolt/segment/graph/levels"
 	"github.com/vecbolt/vecbolt/simd"
 )
 
@@ -55,10 +56,10 @@ type builder struct {
 
 	diverse []uint8 // how many of the first links of a node do not refuse each other, by node
 
-	started  bool                  // the graph has nodes
-	hopeless [len(calibrated)]bool // columns without levels: see horizon
+	started  bool                 // the graph has nodes
+	hopeless [levels.Columns]bool // columns without levels: see horizon
 
-	easy [synthetic.Kinds]bool // kinds of trials: see easyKinds
+	easy [synthetic.Kinds]bool // kinds of trials: see levels.EasyKinds
 
 	expansion float64 // price of an expansion: see measureWork
 

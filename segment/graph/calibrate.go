@@ -7,6 +7,7 @@ import (
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/synthetic"
 	"github.com/vecbolt/vecbolt/segment/codes"
+	"github.com/vecbolt/vecbolt/segment/graph/levels"
 )
 
 // calibrate measures the recall of searches for a sample of the rows, and for out-of-distribution
@@ -40,42 +41,36 @@ func (b *builder) calibrate(rows codes.Source) error {
 	if err := b.scanTrials(trials, score); err != nil {
 		return err
 	}
-	var margins [len(calibrated)]float32
+	var kept [levels.Columns][]levels.Level
+	var margins [levels.Columns]float32
 	for _, columns := range [...][]int{{0, 1}, {2}, {3}, {4}} { // columns with the same rank share their searches
-		if columns[0] >= b.measured() {
+		if columns[0] >= levels.ColumnsFor(b.Len()) {
 			break
 		}
-		if err := b.tabulate(trials, columns, score, &margins); err != nil {
+		if err := b.tabulate(trials, columns, score, &kept, &margins); err != nil {
 			return err
 		}
 		for _, c := range columns {
 			if b.hopeless[c] {
-				b.levels[c] = nil
+				kept[c] = nil
 			}
 		}
+		b.Table = levels.NewTable(kept)
 	}
 	for c, most := range margins {
-		if most <= maxFactor {
+		if most <= levels.MaxFactor {
 			b.head.margins[c] = most
 		}
 	}
 	return nil
 }
 
-// measured returns how many columns the calibration measures.
-func (b *builder) measured() int {
-	n := always
-	for n < len(calibrated) && b.Len() >= rowsPerHit*calibrated[n] {
-		n++
-	}
-	return n
-}
-
 // tabulate measures the levels of these columns, whose searches are the same, and the margins.
-func (b *builder) tabulate(all []trial, columns []int, score scoreFunc, margins *[len(calibrated)]float32) error {
+func (b *builder) tabulate(all []trial, columns []int, score scoreFunc, kept *[levels.Columns][]levels.Level,
+	margins *[levels.Columns]float32) error {
 	trials := b.trialsFor(all, columns)
 	s := b.newSweep(trials, columns, score)
-	for ; len(s.efs) > 0 && s.least < enough && s.vain < mostVain; s.turn++ {
+	for ; len(s.efs) > 0 && s.least < levels.Enough && s.vain < mostVain; s.turn++ {
 		if err := s.round(); err != nil {
 			return err
 		}
@@ -85,12 +80,12 @@ func (b *builder) tabulate(all []trial, columns []int, score scoreFunc, margins 
 			return err
 		}
 	}
-	if columns[0] == always-1 {
-		b.easy = easyKinds(s.tried[columns[0]])
+	if columns[0] == levels.Always-1 {
+		b.easy = levels.EasyKinds(s.tried[columns[0]])
 	}
 	for _, c := range columns {
 		var err error
-		if b.levels[c], err = b.keep(trials, c, s.tried[c]); err != nil {
+		if kept[c], err = b.chooser(trials, c).Keep(s.tried[c]); err != nil {
 			return err
 		}
 		for i := range trials {
@@ -103,16 +98,16 @@ func (b *builder) tabulate(all []trial, columns []int, score scoreFunc, margins 
 // trialsFor returns the trials that measure these columns. Many results take long, and say much
 // about a kind: of easy ones half of the trials are enough.
 func (b *builder) trialsFor(all []trial, columns []int) []trial {
-	k := calibrated[columns[len(columns)-1]]
+	k := levels.Results[columns[len(columns)-1]]
 	trials := slices.DeleteFunc(slices.Clone(all), func(t trial) bool { return t.most < k || b.outside(&t, columns) })
-	if columns[0] < always {
+	if columns[0] < levels.Always {
 		return trials
 	}
 	var n [synthetic.Kinds]int
 	for i := range trials {
 		n[trials[i].kind]++
 	}
-	return oneIn(2, trials, func(k synthetic.Kind) bool { return b.easy[k] && n[k] >= 2*fewest })
+	return oneIn(2, trials, func(k synthetic.Kind) bool { return b.easy[k] && n[k] >= 2*levels.Fewest })
 }
 
 // tryEvery: where levels are confirmed, one trial in three of a kind chooses them.
@@ -127,4 +122,31 @@ func oneIn(n int, trials []trial, of func(synthetic.Kind) bool) (some []trial) {
 		}
 	}
 	return some
+}
+
+// chooser returns the chooser of the levels of a column, for these trials.
+func (b *builder) chooser(trials []trial, column int) *levels.Chooser {
+	c := &levels.Chooser{Prices: b.prices(), Column: column, Kinds: make([]synthetic.Kind, len(trials)),
+		Horizon: b.head.horizons[column], Scans: b.sketchScans(trials, column), Planned: b.planned, Again: b.Quick(),
+		Each: func(n int, f func(i int) error) error {
+			return b.each(n, func(_ *workerScratch, i int) error { return f(i) })
+		}}
+	for i := range trials {
+		c.Kinds[i] = trials[i].kind
+	}
+	return c
+}
+
+// prices returns what searches cost, in the unit of Price.
+func (g *Graph) prices() levels.Prices {
+	p := levels.Prices{Rows: g.Len(), Degree: degree, Inserts: 160,
+		Walk: func(s levels.Setting, k int) float64 { return g.Price(g.Work(s, g.Len()), k, false) },
+		Scan: func(k int) float64 {
+			each, _ := codes.RowPrice(g.Dim(), true)
+			return float64(each*float64(g.Len())) + codes.BestPrice(g.Len(), k, g.Dim())
+		}}
+	if g.rough() {
+		p.Inserts = 40
+	}
+	return p
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/segment/codes"
+	"github.com/vecbolt/vecbolt/segment/graph/levels"
 	"github.com/vecbolt/vecbolt/simd"
 )
 
@@ -34,7 +35,7 @@ func TestCalibrationByScores(t *testing.T) {
 		}
 	}
 	g := d.graph(t, fileformat.L2, Options{})
-	s, ok := g.Setting(0.2, 1, NoFilter)
+	s, ok := g.Setting(0.2, 1, levels.NoFilter)
 	if !ok {
 		t.Fatal("no setting")
 	}
@@ -73,19 +74,19 @@ func TestPlanned(t *testing.T) {
 				worth, dear := 0, 0
 				for _, k := range []int{1, 10, 11, 100} {
 					for _, recall := range []float64{0.7, 0.8, 0.9, 0.95, 0.98, 0.99} {
-						want, ok := whole.Setting(recall, k, AnyFilter)
+						want, ok := whole.Setting(recall, k, levels.AnyFilter)
 						if !ok {
 							continue
 						}
 						each, _ := codes.RowPrice(dim, true)
 						scan := each*float64(rows) + codes.BestPrice(rows, k, dim)
-						price := func(s Setting) float64 { return whole.Price(whole.Work(s, rows), k, false) }
-						got, ok := planned.Setting(recall, k, AnyFilter)
+						price := func(s levels.Setting) float64 { return whole.Price(whole.Work(s, rows), k, false) }
+						got, ok := planned.Setting(recall, k, levels.AnyFilter)
 						if scan, found := planned.ScanSetting(recall, k); found && (!ok || price(scan) < price(got)) {
 							got, ok = scan, true
 						}
 						switch {
-						case price(want) >= worthScan*scan:
+						case price(want) >= levels.WorthScan*scan:
 							dear++
 						case !ok || price(got) > price(want)*1.01:
 							t.Errorf("recall %g of %d: %v, %v instead of %v", recall, k, got, ok, want)
@@ -97,15 +98,15 @@ func TestPlanned(t *testing.T) {
 				if worth == 0 || dear == 0 {
 					t.Errorf("%d searches cost less than a scan, %d more", worth, dear)
 				}
-				for c := range calibrated {
+				for c := range levels.Results {
 					most := func(g *Graph) (ef int) {
-						for _, l := range g.levels[c] {
-							ef = max(ef, l.ef)
+						for _, l := range g.Levels(c) {
+							ef = max(ef, l.EF)
 						}
 						return ef
 					}
 					if most(planned) > most(whole) {
-						t.Errorf("ef %d for %d rows, %d in a whole calibration", most(planned), calibrated[c], most(whole))
+						t.Errorf("ef %d for %d rows, %d in a whole calibration", most(planned), levels.Results[c], most(whole))
 					}
 				}
 			})

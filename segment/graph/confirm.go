@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/vecbolt/vecbolt/internal/synthetic"
+	"github.com/vecbolt/vecbolt/segment/graph/levels"
 )
 
 // A confirmation is what a trial finds with a setting to confirm.
@@ -23,7 +24,8 @@ type confirmation struct {
 // A trial that has found everything also finds it with wider settings, except about one in ten
 // thousand. So it is walked with only one in sampleEvery of these; the trials of a kind take turns.
 // If one of them misses a row with a setting, all are walked with that setting.
-func (b *builder) confirm(trials []trial, columns []int, score scoreFunc, tried *[len(calibrated)][]level) error {
+func (b *builder) confirm(trials []trial, columns []int, score scoreFunc,
+	tried *[levels.Columns][]levels.Candidate) error {
 	settings := b.toConfirm(trials, columns, tried)
 	turns, seen := make([]int, len(trials)), [synthetic.Kinds]int{}
 	for i := range trials {
@@ -76,58 +78,44 @@ func (b *builder) confirm(trials []trial, columns []int, score scoreFunc, tried 
 }
 
 // confirmedLevels returns the levels of a column with the settings that were confirmed.
-func (b *builder) confirmedLevels(trials []trial, column int, settings []Setting) (levels []level) {
+func (b *builder) confirmedLevels(trials []trial, column int, settings []levels.Setting) (all []levels.Candidate) {
+	c := b.chooser(trials, column)
 	for j, s := range settings {
-		l := b.sampledLevelOf(trials, column, s, func(t *trial) *outcome { return &t.confirmed[j].outcome })
-		levels = append(levels, l)
+		all = append(all, c.Measure(s, func(t int) levels.Sample { return trials[t].confirmed[j].sample(column) }))
 	}
-	for j := range levels {
-		l := &levels[j]
-		l.whole = l.recall // at least, without the ratio
-		for _, other := range levels {
-			if other.ef == l.ef && other.stopRatio == 0 {
-				l.whole = other.recall
+	for j := range all {
+		l := &all[j]
+		l.Whole = l.Recall // at least, without the ratio
+		for _, other := range all {
+			if other.EF == l.EF && other.StopRatio == 0 {
+				l.Whole = other.Recall
 			}
 		}
 	}
-	return levels
+	return all
 }
 
 // leastSample is how many easy trials of a kind stand for the others, at least.
 const leastSample = leastEasy / sampleEvery
 
-// toConfirm returns the settings of the levels to confirm, each after all that are narrower. It
-// leaves out levels that no planner chooses: a scan of the sketches finds as much for no more
-// expansions, or a scan of the codes costs less. The cheapest level always stays. The level with
-// the highest recall stays if only a scan of the sketches beats it. Recall needs both, for callers
-// who set the beam width themselves.
-func (b *builder) toConfirm(trials []trial, columns []int, tried *[len(calibrated)][]level) (settings []Setting) {
-	share := float32(stepToConfirm)
-	switch {
-	case columns[0] >= always:
-		share = stepForMost
-	case columns[0] > 1:
-		share = stepForHundred
-	}
+// toConfirm returns the settings of these columns to confirm, each after all that are narrower.
+func (b *builder) toConfirm(trials []trial, columns []int,
+	tried *[levels.Columns][]levels.Candidate) (settings []levels.Setting) {
 	for _, c := range columns {
-		recall, usual := b.usualScan(trials, c)
-		best := highest(tried[c])
-		for i, l := range b.pickFirst(tried[c], c, share) {
-			s := Setting{EF: l.ef, StopRatio: l.stopRatio}
-			dear := l.usual >= usual && l.recall <= recall && l.recall < best || !b.worth(&l, c)
-			if (i == 0 || !dear) && !slices.Contains(settings, s) {
+		for _, s := range b.chooser(trials, c).ToConfirm(tried[c]) {
+			if !slices.Contains(settings, s) {
 				settings = append(settings, s)
 			}
 		}
 	}
-	slices.SortFunc(settings, func(x, y Setting) int {
-		return cmp.Or(cmp.Compare(x.ratio(), y.ratio()), cmp.Compare(x.EF, y.EF))
+	slices.SortFunc(settings, func(x, y levels.Setting) int {
+		return cmp.Or(cmp.Compare(ratio(x), ratio(y)), cmp.Compare(x.EF, y.EF))
 	})
 	return settings
 }
 
 // ratio returns the stopping ratio, infinity for none.
-func (s Setting) ratio() float64 {
+func ratio(s levels.Setting) float64 {
 	if s.StopRatio == 0 {
 		return math.Inf(1)
 	}
@@ -136,7 +124,7 @@ func (s Setting) ratio() float64 {
 
 // reference returns the outcome of the last walk with a setting narrower than the j-th that has
 // found everything, or nil.
-func (t *trial) reference(settings []Setting, j int, columns []int) *outcome {
+func (t *trial) reference(settings []levels.Setting, j int, columns []int) *outcome {
 	for i := j - 1; i >= 0; i-- { // no ratio before is larger
 		if c := &t.confirmed[i]; c.walked && settings[i].EF <= settings[j].EF && c.complete(columns) {
 			return &c.outcome
@@ -151,7 +139,7 @@ type easySample struct {
 	nodes     float64
 }
 
-// tells reports whether the sample tells what the other easy trials of the kind find: everything.
+// tells reports whether other easy trials of the kind find everything, too.
 func (s *easySample) tells() bool { return s.n >= leastSample && s.missed == 0 }
 
 // mean returns the mean expansions.
@@ -179,7 +167,7 @@ func easySamples(trials []trial, columns []int, settings int) [][synthetic.Kinds
 // finds the rows that it found with a narrower one. The expansions are the mean of the sample of
 // its kind. Trials differ, so this is scaled by how the trial compares with the sample where both
 // were walked.
-func (t *trial) inferConfirmed(settings []Setting, columns []int, samples [][synthetic.Kinds]easySample) {
+func (t *trial) inferConfirmed(settings []levels.Setting, columns []int, samples [][synthetic.Kinds]easySample) {
 	own, sample := 0.0, 0.0
 	for j := range t.confirmed {
 		if c := &t.confirmed[j]; c.easy && c.walked {
@@ -200,14 +188,14 @@ func (t *trial) inferConfirmed(settings []Setting, columns []int, samples [][syn
 }
 
 // try searches with a setting and records the outcome.
-func (t *trial) try(columns []int, s Setting, w *workerScratch, score scoreFunc, o *outcome) error {
-	_, stats, err := t.query.Find(calibrated[columns[len(columns)-1]], s, nil, &w.buf)
+func (t *trial) try(columns []int, s levels.Setting, w *workerScratch, score scoreFunc, o *outcome) error {
+	_, stats, err := t.query.Find(levels.Results[columns[len(columns)-1]], s, nil, &w.buf)
 	if err != nil {
 		return err
 	}
 	o.nodes = stats.Expanded
 	for _, c := range columns {
-		if err := t.query.collect(calibrated[c], nil, &w.buf); err != nil {
+		if err := t.query.collect(levels.Results[c], nil, &w.buf); err != nil {
 			return err
 		}
 		if o.found[c], err = t.count(c, w, score); err != nil {

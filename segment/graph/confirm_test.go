@@ -5,12 +5,13 @@ import (
 
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/synthetic"
+	"github.com/vecbolt/vecbolt/segment/graph/levels"
 )
 
 // TestInferConfirmed: what an easy trial would find and expand with a setting follows from those of
 // its kind that were walked, and nothing follows if one of them missed a row.
 func TestInferConfirmed(t *testing.T) {
-	settings := []Setting{{EF: 10, StopRatio: 1.1}, {EF: 40, StopRatio: 1.1}, {EF: 20, StopRatio: 1.2}}
+	settings := []levels.Setting{{EF: 10, StopRatio: 1.1}, {EF: 40, StopRatio: 1.1}, {EF: 20, StopRatio: 1.2}}
 	columns := []int{1}
 	walked := func(nodes int, found float32, easy bool) confirmation {
 		c := confirmation{easy: easy, walked: true}
@@ -58,9 +59,8 @@ func TestInferConfirmed(t *testing.T) {
 	}
 }
 
-// TestToConfirm: of the levels that a sweep of planned trials brings, those are left out that a
-// scan of the sketches or of the codes beats. The cheapest stays, and the one with the highest
-// recall if no scan of the codes costs less.
+// TestToConfirm: the settings that a sweep leaves to confirm are some of those it tried, each once,
+// and each after all that are narrower.
 func TestToConfirm(t *testing.T) {
 	d, _ := make1("clusters", middleDim, 1500, 0)
 	g := d.created(t, fileformat.Cosine, Options{quiet: true, QuickSize: 1})
@@ -73,77 +73,34 @@ func TestToConfirm(t *testing.T) {
 	if err := b.scanTrials(all, score); err != nil {
 		t.Fatal(err)
 	}
-	bySketches, byCodes, cheapest, highestKept := 0, 0, 0, 0
-	check := func(trials []trial, columns []int, share float32, tried *[len(calibrated)][]level) {
-		t.Helper()
-		wanted := map[Setting]bool{}
-		for _, c := range columns {
-			recall, usual := b.usualScan(trials, c)
-			for i, l := range b.pickFirst(tried[c], c, share) {
-				s := Setting{EF: l.ef, StopRatio: l.stopRatio}
-				dear, worse := !b.worth(&l, c), l.recall <= recall && l.usual >= usual
-				switch {
-				case i == 0 && dear:
-					wanted[s] = true
-					cheapest++
-				case dear:
-					byCodes++
-				case i == 0 || !worse:
-					wanted[s] = true
-				case l.recall == highest(tried[c]):
-					wanted[s] = true
-					highestKept++
-				default:
-					bySketches++
-				}
-			}
-		}
-		settings := b.toConfirm(trials, columns, tried)
-		for i, wide := range settings[1:] {
-			if narrow := settings[i]; narrow.ratio() > wide.ratio() || narrow.ratio() == wide.ratio() && narrow.EF >= wide.EF {
-				t.Errorf("columns %v: %v is before %v", columns, narrow, wide)
-			}
-		}
-		for _, s := range settings {
-			if !wanted[s] {
-				t.Errorf("columns %v: %v is confirmed, though a scan beats it", columns, s)
-			}
-			delete(wanted, s)
-		}
-		if len(wanted) > 0 {
-			t.Errorf("columns %v: %v are not confirmed", columns, wanted)
-		}
-	}
-	for _, shared := range []struct {
-		columns []int
-		share   float32
-	}{{[]int{0, 1}, stepToConfirm}, {[]int{2}, stepForHundred}} {
-		trials := b.trialsFor(all, shared.columns)
-		sweep := b.newSweep(trials, shared.columns, score)
-		for ; len(sweep.efs) > 0 && sweep.least < enough && sweep.vain < mostVain; sweep.turn++ {
+	for _, columns := range [...][]int{{0, 1}, {2}} {
+		trials := b.trialsFor(all, columns)
+		sweep := b.newSweep(trials, columns, score)
+		for ; len(sweep.efs) > 0 && sweep.least < levels.Enough && sweep.vain < mostVain; sweep.turn++ {
 			if err := sweep.round(); err != nil {
 				t.Fatal(err)
 			}
 		}
-		check(trials, shared.columns, shared.share, &sweep.tried)
-		for _, c := range shared.columns { // scans that find half as much beat few levels
-			for i := range trials {
-				for j := range trials[i].scanned[c] {
-					trials[i].scanned[c][j].found /= 2
-				}
+		tried := map[levels.Setting]bool{}
+		for _, c := range columns {
+			for _, l := range sweep.tried[c] {
+				tried[levels.Setting{EF: l.EF, StopRatio: l.StopRatio}] = true
 			}
 		}
-		check(trials, shared.columns, shared.share, &sweep.tried)
-		for _, c := range shared.columns { // scans of codes beat searches that expand all nodes
-			for i := range sweep.tried[c] {
-				sweep.tried[c][i].nodes += float32(g.Len())
-				sweep.tried[c][i].usual += float32(g.Len())
+		settings := b.toConfirm(trials, columns, &sweep.tried)
+		if len(settings) < 2 || 3*len(settings) > len(tried) {
+			t.Errorf("columns %v: %d of %d settings are confirmed", columns, len(settings), len(tried))
+		}
+		for i, wide := range settings {
+			if !tried[wide] {
+				t.Errorf("columns %v: %v was not tried", columns, wide)
+			}
+			if i == 0 {
+				continue
+			}
+			if narrow := settings[i-1]; ratio(narrow) > ratio(wide) || ratio(narrow) == ratio(wide) && narrow.EF >= wide.EF {
+				t.Errorf("columns %v: %v is before %v", columns, narrow, wide)
 			}
 		}
-		check(trials, shared.columns, shared.share, &sweep.tried)
-	}
-	if bySketches == 0 || byCodes == 0 || cheapest == 0 || highestKept == 0 {
-		t.Errorf("%d levels are beaten by sketches, %d by codes; %d stay as the cheapest, %d for their recall",
-			bySketches, byCodes, cheapest, highestKept)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/formattest"
 	"github.com/vecbolt/vecbolt/segment/codes"
+	"github.com/vecbolt/vecbolt/segment/graph/levels"
 )
 
 var metrics = []fileformat.Metric{fileformat.Cosine, fileformat.Dot, fileformat.L2}
@@ -228,11 +229,11 @@ func make1(name string, dim, n, queries int) (*data, [][]float32) {
 // should be.
 func check(t testing.TB, g *Graph, d *data, m fileformat.Metric, vec []float32, k, ef int, allowed bitset.Set, buf *Buffer) (found, want int) {
 	t.Helper()
-	return compare(t, g, d, m, vec, exact(m, d, vec, k, allowed), k, Setting{EF: ef}, allowed, buf)
+	return compare(t, g, d, m, vec, exact(m, d, vec, k, allowed), k, levels.Setting{EF: ef}, allowed, buf)
 }
 
 // compare is check with the k best rows known.
-func compare(t testing.TB, g *Graph, d *data, m fileformat.Metric, vec []float32, truth []Hit, k int, s Setting, allowed bitset.Set, buf *Buffer) (found, want int) {
+func compare(t testing.TB, g *Graph, d *data, m fileformat.Metric, vec []float32, truth []Hit, k int, s levels.Setting, allowed bitset.Set, buf *Buffer) (found, want int) {
 	t.Helper()
 	got, stats, err := g.Query(vec).Search(k, s, allowed, d.scorer(m, vec), buf)
 	if err != nil {
@@ -263,9 +264,9 @@ func compare(t testing.TB, g *Graph, d *data, m fileformat.Metric, vec []float32
 
 // keepsRecall searches for 100 queries, with the setting of g for a recall of k rows, and expects
 // that recall. It returns the setting.
-func keepsRecall(t testing.TB, g *Graph, d *data, m fileformat.Metric, k int, recall float64, query func() []float32) Setting {
+func keepsRecall(t testing.TB, g *Graph, d *data, m fileformat.Metric, k int, recall float64, query func() []float32) levels.Setting {
 	t.Helper()
-	s, ok := g.Setting(recall, k, NoFilter)
+	s, ok := g.Setting(recall, k, levels.NoFilter)
 	if !ok {
 		t.Fatalf("no setting for %g of %d", recall, k)
 	}

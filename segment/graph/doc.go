@@ -3,8 +3,8 @@
 // row. Queries for which that finds too little go on with a scan of the sketches of all rows, one
 // bit per component. The answer is approximate; its recall was measured when the graph was built.
 //
-// [Write] makes the file of a segment, [Parse] opens it, [Graph.Query] prepares a query,
-// [Graph.Setting] returns how far to search for a recall, and [Query.Search] searches.
+// [Write] makes the file of a segment, [Parse] opens it, [Graph.Query] prepares a query, the
+// [levels.Table] of the graph returns how far to search for a recall, and [Query.Search] searches.
 // docs/graphs.md tells how the parts work and why, docs/decisions/0018-sketches-of-all-rows.md the
 // same of the sketches.
 //

@@ -12,6 +12,7 @@ import (
 	"github.com/vecbolt/vecbolt/internal/bitset"
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/vfs"
+	"github.com/vecbolt/vecbolt/segment/graph/levels"
 )
 
 // A search that expects its memory on disk finds what any other finds, whether its file is in
@@ -84,7 +85,7 @@ func TestCold(t *testing.T) {
 				}
 				q := g.Query(vec)
 				q.Cold(cold)
-				rows, stats, err := q.Find(10, Setting{EF: 40}, allowed, &buf)
+				rows, stats, err := q.Find(10, levels.Setting{EF: 40}, allowed, &buf)
 				if err != nil {
 					t.Fatal(err)
 				}

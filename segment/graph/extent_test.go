@@ -9,6 +9,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/internal/bitset"
 	"github.com/vecbolt/vecbolt/internal/fileformat"
+	"github.com/vecbolt/vecbolt/segment/graph/levels"
 )
 
 // measuredValues returns rows of five values with a common part and little noise, of several
@@ -51,10 +52,10 @@ func TestBeyondTheRows(t *testing.T) {
 				t.Parallel()
 				d, next := measuredValues(n, w.dim, m)
 				g := d.graph(t, m, Options{quiet: true, layout: w.layout})
-				two := Setting{EF: k, StopRatio: 1.01, Within: atAnyDistance, Spread: math.SmallestNonzeroFloat32,
-					Beyond: Stage{Deviations: 2}}
+				two := levels.Setting{EF: k, StopRatio: 1.01, Within: levels.AtAnyDistance, Spread: math.SmallestNonzeroFloat32,
+					Beyond: levels.Stage{Deviations: 2}}
 				one := two
-				one.Within, one.Beyond = 0, Stage{}
+				one.Within, one.Beyond = 0, levels.Stage{}
 				var buf Buffer
 				out := 0
 				for range 200 {
@@ -78,7 +79,7 @@ func TestBeyondTheRows(t *testing.T) {
 					if _, stats, err := q.Find(k, two, nil, &buf); err != nil || !buf.Beyond() || stats.Sketched != n {
 						t.Errorf("beyond the rows: %+v, %v", stats, err)
 					}
-					for _, s := range []Setting{one, two} {
+					for _, s := range []levels.Setting{one, two} {
 						if _, _, err := q.Find(k, s, half, &buf); !errors.Is(err, ErrBetween) {
 							t.Errorf("%v under a filter: %v", s, err)
 						}

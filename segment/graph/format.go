@@ -9,6 +9,7 @@ import (
 	"github.com/vecbolt/vecbolt/internal/codec"
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/segment/codes"
+	"github.com/vecbolt/vecbolt/segment/graph/levels"
 	"github.com/vecbolt/vecbolt/simd"
 )
 
@@ -26,13 +27,6 @@ const (
 	degree         = 32         // most neighbours of a node
 	none           = 0xffffffff // stands for a missing row
 	maxEntryPoints = 1024
-	maxLevels      = 128 // levels per column of the calibration
-	levelSize      = 68  // bytes of a level
-	noSketchSize   = 64  // in versions 6 and 7
-	noSpreadSize   = 60  // in version 5
-	noStageSize    = 44  // in versions 3 and 4
-	oldLevelSize   = 20  // in version 2
-	maxFactor      = 100 // of stopping ratios and margins
 )
 
 // The layouts.
@@ -58,13 +52,13 @@ type revision struct {
 
 // revisions are the versions, the newest first.
 var revisions = [...]revision{
-	{version, []uint32{plain, quick, shared, quickShared}, levelSize, headerColumns[:], true},
-	{7, []uint32{plain, quick, shared, quickShared}, noSketchSize, headerColumns[:], false},
-	{6, []uint32{plain, quick, shared}, noSketchSize, headerColumns[:], false},
-	{5, []uint32{plain, quick, shared}, noSpreadSize, headerColumns[:], false},
-	{4, []uint32{shared}, noStageSize, headerColumns[:], false},
-	{3, []uint32{plain, quick}, noStageSize, headerColumns[:], false},
-	{oldest, []uint32{plain, quick}, oldLevelSize, headerColumns[:1], false},
+	{version, []uint32{plain, quick, shared, quickShared}, levels.Size, headerColumns[:], true},
+	{7, []uint32{plain, quick, shared, quickShared}, levels.SizeNoSketches, headerColumns[:], false},
+	{6, []uint32{plain, quick, shared}, levels.SizeNoSketches, headerColumns[:], false},
+	{5, []uint32{plain, quick, shared}, levels.SizeNoSpread, headerColumns[:], false},
+	{4, []uint32{shared}, levels.SizeNoStages, headerColumns[:], false},
+	{3, []uint32{plain, quick}, levels.SizeNoStages, headerColumns[:], false},
+	{oldest, []uint32{plain, quick}, levels.SizeOldest, headerColumns[:1], false},
 }
 
 // headerColumns are the columns of the calibration in the order of the header. Version 2 has the
@@ -82,9 +76,9 @@ type header struct {
 	maxNorm     float64 // length of the longest row, to which rows and queries are brought for cosine and dot
 	entryPoints uint32
 	overflow    uint32
-	levels      [len(calibrated)]uint32
-	margins     [len(calibrated)]float32
-	horizons    [len(calibrated)]float32  // squared distances of the last row beyond which nothing is promised, or 0
+	levels      [levels.Columns]uint32
+	margins     [levels.Columns]float32
+	horizons    [levels.Columns]float32   // squared distances of the last row beyond which nothing is promised, or 0
 	small       bool                      // plain to save space: without Options.Small it would be quick
 	codesCRC    uint32                    // of shared codes: codes.Codes.Checksum
 	unshared    bool                      // to save space, but the codes are in this file
@@ -206,7 +200,7 @@ func decodeHeader(b []byte) (header, geometry, error) {
 	h.maxNorm = d.F64()
 	h.entryPoints = d.U32()
 	h.overflow = d.U32()
-	at := [len(calibrated)]int64{} // of the margins
+	at := [levels.Columns]int64{} // of the margins
 	for _, group := range rev.columns {
 		for _, c := range group {
 			h.levels[c] = d.U32()
@@ -242,11 +236,11 @@ func decodeHeader(b []byte) (header, geometry, error) {
 	if !(h.unit > 0) || math.IsInf(h.unit, 0) || !(h.maxNorm >= 0) || math.IsInf(h.maxNorm, 0) {
 		return fail(76, "unit %g, longest row %g", h.unit, h.maxNorm)
 	}
-	if h.entryPoints > min(maxEntryPoints, rows) || h.overflow > rows || slices.Max(h.levels[:]) > maxLevels {
+	if h.entryPoints > min(maxEntryPoints, rows) || h.overflow > rows || slices.Max(h.levels[:]) > levels.Most {
 		return fail(92, "%d entry points, overflow of %d, %d levels", h.entryPoints, h.overflow, h.levels)
 	}
 	for i, m := range h.margins {
-		if !isFactor(m) {
+		if !levels.IsFactor(m) {
 			return fail(at[i], "margin %g", m)
 		}
 	}
@@ -286,8 +280,5 @@ func openRevision(b []byte) (*revision, *codec.Decoder, error) {
 	}
 	return nil, nil, first
 }
-
-// isFactor reports whether v is valid as a stopping ratio or margin; 0 means no bound.
-func isFactor(v float32) bool { return v == 0 || v >= 1 && v <= maxFactor }
 
 func corrupt(off int64, text string, args ...any) error { return format.Corrupt(off, text, args...) }

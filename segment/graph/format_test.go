@@ -12,6 +12,7 @@ import (
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/formattest"
 	"github.com/vecbolt/vecbolt/segment/codes"
+	"github.com/vecbolt/vecbolt/segment/graph/levels"
 )
 
 var update = flag.Bool("update", false, "rewrite golden files")
@@ -97,7 +98,7 @@ func oldFile(t *testing.T, b []byte) {
 		t.Fatal(err)
 	}
 	var order []int
-	hits, _, err := g.Query([]float32{1, 2, 3}).Search(5, Setting{EF: 5}, nil, func(row int) (float64, error) {
+	hits, _, err := g.Query([]float32{1, 2, 3}).Search(5, levels.Setting{EF: 5}, nil, func(row int) (float64, error) {
 		order = append(order, row)
 		return 0, nil
 	}, new(Buffer))

@@ -10,11 +10,14 @@ import (
 	"github.com/vecbolt/vecbolt/internal/codec"
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/segment/codes"
+	"github.com/vecbolt/vecbolt/segment/graph/levels"
 	"github.com/vecbolt/vecbolt/simd"
 )
 
-// A Graph is the graph index of one segment.
+// A Graph is the graph index of one segment. Its table has the levels of its calibration.
 type Graph struct {
+	levels.Table
+
 	head  header
 	geo   geometry
 	space space
@@ -33,8 +36,6 @@ type Graph struct {
 	duplicates  []uint32
 	entryPoints []uint32
 	over        []uint32
-	levels      [len(calibrated)][]level
-	whole       [len(calibrated)][]wholeBeam // of levels, for searches that are given their beam
 
 	rotation *simd.Rotation            // of quick nodes and sketches
 	entrance *atomic.Pointer[entrance] // of quick nodes; the first search makes it
@@ -100,18 +101,18 @@ func Parse(b []byte, ident codes.Ident, with *codes.Codes) (*Graph, error) {
 		}
 	}
 	at := geo.levels
+	var stored [levels.Columns][]levels.Level
 	for i, n := range h.levels {
-		var levels []level
 		for range n {
-			l, err := decodeLevel(b[at:][:h.levelSize])
+			l, err := levels.Decode(b[at:][:h.levelSize])
 			if err != nil {
 				return nil, corrupt(at, "%v", err)
 			}
-			levels = append(levels, l)
+			stored[i] = append(stored[i], l)
 			at += h.levelSize
 		}
-		g.setLevels(i, levels)
 	}
+	g.Table = levels.NewTable(stored)
 	return g, nil
 }
 

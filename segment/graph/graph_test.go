@@ -13,6 +13,7 @@ import (
 	"github.com/vecbolt/vecbolt/internal/bitset"
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/segment/codes"
+	"github.com/vecbolt/vecbolt/segment/graph/levels"
 )
 
 // TestRecall holds promises: in every shape and for every metric, searches with the setting for a
@@ -49,7 +50,7 @@ func TestRecall(t *testing.T) {
 				var buf Buffer
 				for _, k := range []int{1, 10, 50} {
 					for _, promise := range []float64{0.9, 0.99} {
-						s, ok := g.Setting(promise, k, NoFilter)
+						s, ok := g.Setting(promise, k, levels.NoFilter)
 						if !ok && m == fileformat.Dot && (name == "lengths" || name == "grid") {
 							continue // few long rows are the best of most queries, which resemble none: not every recall can be promised
 						}
@@ -89,7 +90,7 @@ func TestPopularComponent(t *testing.T) {
 		}
 	}
 	g := d.graph(t, fileformat.Cosine, Options{})
-	s, ok := g.Setting(promise, 1, NoFilter)
+	s, ok := g.Setting(promise, 1, levels.NoFilter)
 	if !ok {
 		t.Fatal("no setting")
 	}
@@ -171,7 +172,7 @@ func TestFew(t *testing.T) {
 	}
 	d := &data{vectors{Dim: 2, Vecs: []float32{1, 2}}}
 	g := d.graph(t, fileformat.L2, Options{})
-	if hits, _, err := g.Query(d.Row(0)).Search(0, Setting{EF: 10}, nil, nil, new(Buffer)); len(hits) != 0 || err != nil {
+	if hits, _, err := g.Query(d.Row(0)).Search(0, levels.Setting{EF: 10}, nil, nil, new(Buffer)); len(hits) != 0 || err != nil {
 		t.Errorf("k = 0: %v, %v", hits, err)
 	}
 }
@@ -266,7 +267,7 @@ func TestQueries(t *testing.T) {
 			make([]float32, 6), {1e30, 1, 1, 1, 1, 1}, {1e-40, 0, 0, 0, 0, 0}, {-3e38, 3e38, 3e38, 3e38, 3e38, 3e38},
 			{inf, 1, 1, 1, 1, 1}, {nan, 1, 1, 1, 1, 1}, {nan, nan, nan, inf, inf, inf},
 		} {
-			hits, _, err := g.Query(vec).Search(10, Setting{EF: 500}, nil, func(row int) (float64, error) { return float64(-row), nil }, new(Buffer))
+			hits, _, err := g.Query(vec).Search(10, levels.Setting{EF: 500}, nil, func(row int) (float64, error) { return float64(-row), nil }, new(Buffer))
 			if len(hits) != 10 || err != nil {
 				t.Errorf("metric %d, query %v: %v, %v", m, vec, hits, err)
 			}
@@ -332,7 +333,7 @@ func TestSources(t *testing.T) {
 		}
 	}
 	g := d.graph(t, fileformat.Dot, Options{quiet: true})
-	if _, _, err := g.Query(d.Row(0)).Search(3, Setting{EF: 10}, nil, func(int) (float64, error) { return 0, failed }, new(Buffer)); !errors.Is(err, failed) {
+	if _, _, err := g.Query(d.Row(0)).Search(3, levels.Setting{EF: 10}, nil, func(int) (float64, error) { return 0, failed }, new(Buffer)); !errors.Is(err, failed) {
 		t.Errorf("score fails: %v", err)
 	}
 	defer func() {
@@ -360,7 +361,7 @@ func testParse(t *testing.T, layout uint32, dim int) {
 		if err != nil {
 			return err
 		}
-		_, _, err = g.Query(queries[0]).Search(10, Setting{EF: 1000}, nil, d.scorer(fileformat.Cosine, queries[0]), new(Buffer))
+		_, _, err = g.Query(queries[0]).Search(10, levels.Setting{EF: 1000}, nil, d.scorer(fileformat.Cosine, queries[0]), new(Buffer))
 		return errors.Join(err, g.Verify())
 	}
 	if err := keepRatio(b); err != nil {
@@ -409,7 +410,7 @@ func testAllocations(t *testing.T, layout uint32, dim int) {
 	score := d.scorer(fileformat.Cosine, queries[0])
 	for _, set := range []bitset.Set{nil, allowed} {
 		for _, ef := range []int{50, 500} { // without a front, and with one
-			s := Setting{EF: ef, StopRatio: 1.5}
+			s := levels.Setting{EF: ef, StopRatio: 1.5}
 			if n := testing.AllocsPerRun(10, func() { q.Search(10, s, set, score, &buf) }); n != 0 {
 				t.Errorf("%g allocations, ef %d, filtered %v", n, ef, set != nil)
 			}
@@ -424,11 +425,11 @@ func TestContinuedSearches(t *testing.T) {
 		layout := w.layout
 		d, queries := make1("latent", w.dim, 2000, 30)
 		g := d.graph(t, fileformat.L2, Options{quiet: true, layout: layout})
-		g.head.margins = [len(calibrated)]float32{1.1, 1.1, 1.05} // so that a search with a stopping ratio drops rows by it
+		g.head.margins = [levels.Columns]float32{1.1, 1.1, 1.05} // so that a search with a stopping ratio drops rows by it
 		var buf, other Buffer
 		for _, vec := range queries {
 			q := g.Query(vec)
-			if err := q.startWith(10, Stage{EF: 200}, nil, 0, &buf); err != nil {
+			if err := q.startWith(10, levels.Stage{EF: 200}, nil, 0, &buf); err != nil {
 				t.Fatal(err)
 			}
 			buf.ef = 0
@@ -438,7 +439,7 @@ func TestContinuedSearches(t *testing.T) {
 			if buf.stats.Expanded > 0 {
 				t.Fatalf("%d nodes expanded before any ef", buf.stats.Expanded)
 			}
-			for _, s := range []Setting{{EF: 200, StopRatio: 1.01}, {EF: 12, StopRatio: 1.1}, {EF: 200, StopRatio: 1.1}, {EF: 60, StopRatio: 1.5}, {EF: 200}} {
+			for _, s := range []levels.Setting{{EF: 200, StopRatio: 1.01}, {EF: 12, StopRatio: 1.1}, {EF: 200, StopRatio: 1.1}, {EF: 60, StopRatio: 1.5}, {EF: 200}} {
 				buf.ef, buf.stopRatio = s.EF, s.StopRatio
 				before := buf.stats.Expanded
 				if err := q.goOn(&buf); err != nil {
@@ -462,5 +463,19 @@ func TestContinuedSearches(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestMargin scores no more rows than the margins say, and every row where there are no margins.
+func TestMargin(t *testing.T) {
+	g := &Graph{head: header{margins: [levels.Columns]float32{2, 1.25, 1.125}}}
+	for k, want := range map[int]float32{1: 2, 2: 2, 9: 2, 10: 1.25, 11: 1.25, 99: 1.25, 100: 1.125, 1000: 1.125} {
+		if got := g.margin(k); got != want {
+			t.Errorf("margin of %d: %g, want %g", k, got, want)
+		}
+	}
+	g.head.margins[0] = 0
+	if got := [...]float32{g.margin(1), g.margin(5), g.margin(10), g.margin(11)}; got != [...]float32{0, 0, 1.25, 1.25} {
+		t.Errorf("margins %g", got)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/internal/bitset"
 	"github.com/vecbolt/vecbolt/internal/fileformat"
+	"github.com/vecbolt/vecbolt/segment/graph/levels"
 	"github.com/vecbolt/vecbolt/simd"
 )
 
@@ -54,7 +55,7 @@ const (
 // Guard makes searches for k rows with setting s return an error where the calibration does not
 // apply: ErrFar under filters that exclude the near rows (see Longer), and ErrBeyondHorizon.
 // allowed is the number of rows that the filter allows.
-func (q *Query) Guard(k int, s Setting, allowed int) {
+func (q *Query) Guard(k int, s levels.Setting, allowed int) {
 	share := min(1, float64(max(1, allowed))/float64(q.g.Len()))
 	// If the filter is independent of the query, the excluded rows before the k-th allowed one
 	// follow the negative binomial distribution: failures before the k-th success.
@@ -83,10 +84,10 @@ func (q *Query) Guard(k int, s Setting, allowed int) {
 // and with which setting, so that the rows wanted are found with the recall: they are the nearest
 // of the larger result, and few excluded rows lie among them. ok is false if these are too many
 // rows, or if the number of excluded rows nearby is unknown.
-func (g *Graph) Longer(recall float64, k int, f Filter, stats Stats) (more int, s Setting, ok bool) {
+func (g *Graph) Longer(recall float64, k int, f levels.Filter, stats Stats) (more int, s levels.Setting, ok bool) {
 	more = max(k, tolerated*stats.Passed)
-	if stats.Passed == 0 || recall <= 0 || more > calibrated[g.columns()-1] {
-		return 0, Setting{}, false
+	if stats.Passed == 0 || recall <= 0 || more > levels.Results[g.Columns()-1] {
+		return 0, levels.Setting{}, false
 	}
 	s, ok = g.Setting(recall, more, f)
 	return more, s, ok
@@ -143,7 +144,7 @@ func (b *Buffer) settled() bool {
 // query.
 func (g *Graph) horizon(k, among int) float32 {
 	for _, k := range []int{among, k} {
-		if i, times := g.column(k); times == 1 && g.head.horizons[i] > 0 {
+		if i, times := g.Column(k); times == 1 && g.head.horizons[i] > 0 {
 			return g.head.horizons[i]
 		}
 	}
@@ -310,4 +311,22 @@ func (q *Query) count(node uint32, allowed bitset.Set) (in, excluded int, err er
 		}
 	}
 	return in, excluded, nil
+}
+
+// Covers reports whether searches for k rows have the recall of Setting under a filter that allows
+// this many rows and is independent of them. The k best allowed rows are then among more of the
+// best of all rows. For Dot these can be so short, beside the longest, that codes cannot tell their
+// products apart. So a setting must give the recall in searches for nearly that many rows, too.
+func (g *Graph) Covers(recall float64, k, allowed int) bool {
+	const slack = 2 // more rows than that are scored
+	if g.head.ident.Metric != fileformat.Dot {
+		return true
+	}
+	among := int(float64(k) * float64(g.Len()) / float64(max(1, allowed)) / slack)
+	if among <= k {
+		return true
+	}
+	_, walks := g.Setting(recall, among, levels.AnyFilter)
+	_, scans := g.ScanSetting(recall, among)
+	return (walks || scans) && among <= levels.Results[g.Columns()-1]
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/internal/bitset"
 	"github.com/vecbolt/vecbolt/internal/fileformat"
+	"github.com/vecbolt/vecbolt/segment/graph/levels"
 )
 
 // TestFar excludes the neighbourhood of the query: a guarded search gives up, in every walk,
@@ -26,7 +27,7 @@ func TestFar(t *testing.T) {
 			half.Set(i)
 		}
 		const k = 10
-		s := Setting{EF: 20}
+		s := levels.Setting{EF: 20}
 		var buf Buffer
 		gaveUp, noticed := 0, 0
 		for _, vec := range queries {
@@ -126,7 +127,7 @@ func TestFarDuplicates(t *testing.T) {
 			half.Set(i)
 		}
 		const k = 10
-		s := Setting{EF: 20}
+		s := levels.Setting{EF: 20}
 		var buf Buffer
 		for i, vec := range queries {
 			far, vectors, last := slices.Clone(half), 0, math.Inf(1)
@@ -168,7 +169,7 @@ func TestFarIsConfirmed(t *testing.T) {
 			half.Set(1 + i)
 		}
 		q := g.Query(d.Row(0))
-		s := Setting{EF: 20}
+		s := levels.Setting{EF: 20}
 		q.Guard(1, s, half.Count())
 		if _, _, err := q.Search(1, s, half, d.scorer(fileformat.Cosine, d.Row(0)), &buf); errors.Is(err, ErrFar) {
 			gaveUp++
@@ -188,7 +189,7 @@ func TestFarEnds(t *testing.T) {
 	d, queries := make1("latent", 24, 3000, 5)
 	g := d.graph(t, fileformat.Cosine, Options{quiet: true, layout: plain})
 	const k = 10
-	s := Setting{EF: 100}
+	s := levels.Setting{EF: 100}
 	var buf Buffer
 	for _, vec := range queries {
 		order := exact(fileformat.Cosine, d, vec, d.Len(), nil)
@@ -230,7 +231,7 @@ func TestFarOnTheWay(t *testing.T) {
 		}
 	}
 	vec := d.Row(rows - 1)
-	q, s := line.Query(vec), Setting{EF: rows}
+	q, s := line.Query(vec), levels.Setting{EF: rows}
 	q.Guard(1, s, rows/2)
 	var buf Buffer
 	hits, stats, err := q.Search(1, s, second, d.scorer(fileformat.L2, vec), &buf)

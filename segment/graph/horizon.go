@@ -7,6 +7,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/synthetic"
+	"github.com/vecbolt/vecbolt/segment/graph/levels"
 	"github.com/vecbolt/vecbolt/simd"
 )
 
@@ -39,13 +40,13 @@ func (b *builder) setHorizons(trials []trial) {
 		if t.kind == synthetic.LikeRows {
 			margin = farther
 		}
-		for c, k := range calibrated {
+		for c, k := range levels.Results {
 			if k <= len(t.truth) {
 				b.head.horizons[c] = max(b.head.horizons[c], margin*t.truth[k-1].dist)
 			}
 		}
 	}
-	for c, k := range calibrated {
+	for c, k := range levels.Results {
 		farthest, some := b.head.horizons[c], [synthetic.Kinds]int{}
 		for i := range trials {
 			if t := &trials[i]; k <= len(t.truth) {
@@ -54,7 +55,7 @@ func (b *builder) setHorizons(trials []trial) {
 				}
 			}
 		}
-		if slices.Max(some[:]) >= fewest {
+		if slices.Max(some[:]) >= levels.Fewest {
 			b.head.horizons[c] *= farther
 		}
 	}
@@ -68,7 +69,7 @@ func (b *builder) setHorizons(trials []trial) {
 // on what searches find.
 func (b *builder) outside(t *trial, columns []int) bool {
 	for _, c := range columns {
-		k, horizon := calibrated[c], b.head.horizons[c]
+		k, horizon := levels.Results[c], b.head.horizons[c]
 		if b.head.ident.Metric == fileformat.Dot || len(t.truth) < k || t.truth[k-1].dist <= horizon {
 			return false
 		}
@@ -83,15 +84,15 @@ func (b *builder) outside(t *trial, columns []int) bool {
 // Beyond it are the queries of which wide searches miss one row in ten, and whatever is clearly
 // farther than all queries of the calibration.
 func (b *builder) findHorizons(trials []trial, score scoreFunc) error {
-	columns := b.measured()
+	columns := levels.ColumnsFor(b.Len())
 	err := b.each(len(trials), func(w *workerScratch, i int) error {
 		t := &trials[i]
-		k := min(t.most, calibrated[columns-1])
-		if err := t.query.attempt(k, Setting{EF: max(horizonEF, 2*k)}, nil, &w.buf); err != nil {
+		k := min(t.most, levels.Results[columns-1])
+		if err := t.query.attempt(k, levels.Setting{EF: max(horizonEF, 2*k)}, nil, &w.buf); err != nil {
 			return err
 		}
-		for c := 0; c < columns && calibrated[c] <= k; c++ {
-			if err := t.query.collect(calibrated[c], nil, &w.buf); err != nil {
+		for c := 0; c < columns && levels.Results[c] <= k; c++ {
+			if err := t.query.collect(levels.Results[c], nil, &w.buf); err != nil {
 				return err
 			}
 			found, err := t.count(c, w, score)
@@ -99,7 +100,7 @@ func (b *builder) findHorizons(trials []trial, score scoreFunc) error {
 				return err
 			}
 			if n := len(w.buf.dists); n > 0 {
-				t.deep[c] = sight{true, found, w.buf.dists[min(n, calibrated[c])-1]}
+				t.deep[c] = sight{true, found, w.buf.dists[min(n, levels.Results[c])-1]}
 			}
 		}
 		return nil

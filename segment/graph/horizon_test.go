@@ -10,6 +10,7 @@ import (
 	"github.com/vecbolt/vecbolt/internal/bitset"
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/synthetic"
+	"github.com/vecbolt/vecbolt/segment/graph/levels"
 	"github.com/vecbolt/vecbolt/simd"
 )
 
@@ -21,7 +22,7 @@ func TestHorizonOfNoise(t *testing.T) {
 	for _, m := range []fileformat.Metric{fileformat.Cosine, fileformat.L2} {
 		d, queries := make1("latent", 256, rows, 50)
 		g := d.graph(t, m, Options{})
-		s, ok := g.Setting(0.9, k, NoFilter)
+		s, ok := g.Setting(0.9, k, levels.NoFilter)
 		if !ok {
 			t.Fatalf("metric %d: no setting for a recall of 0.9", m)
 		}
@@ -123,9 +124,9 @@ func TestDepths(t *testing.T) {
 		{fileformat.L2, []synthetic.Kind{synthetic.MeansDense, synthetic.BetweenDense, synthetic.AwayDense, synthetic.WithoutFirst, synthetic.Opposite}},
 	} {
 		_, trials, _ := trialsOf(t, d.graph(t, c.metric, Options{quiet: true}), d)
-		var atLeast [synthetic.Kinds][len(calibrated)]int
+		var atLeast [synthetic.Kinds][levels.Columns]int
 		for _, trial := range trials {
-			for i, k := range calibrated {
+			for i, k := range levels.Results {
 				if len(trial.truth) >= k {
 					atLeast[trial.kind][i]++
 				}
@@ -147,7 +148,7 @@ func TestDepths(t *testing.T) {
 			}
 			n := atLeast[k]
 			if n[1] < one || n[2] < hundred || n[4] < thousand || without && n[0] > 0 {
-				t.Errorf("metric %d, kind %d: trials for at least %v rows: %v", c.metric, k, calibrated, n)
+				t.Errorf("metric %d, kind %d: trials for at least %v rows: %v", c.metric, k, levels.Results, n)
 			}
 		}
 	}
@@ -221,7 +222,7 @@ func TestDirections(t *testing.T) {
 			within++
 		}
 	}
-	if within < fewest {
+	if within < levels.Fewest {
 		t.Errorf("%d trials within the horizon", within)
 	}
 	if length := float64(b.head.minLength); length < 0.02 || length > 0.9 {
@@ -244,14 +245,14 @@ func TestHorizonIsMeasured(t *testing.T) {
 		want    float32
 	}{
 		{"none", nil, 1, 2},
-		{"few", slices.Repeat([]synthetic.Kind{synthetic.Anywhere}, fewest-1), 1, 2},
-		{"few of each kind", slices.Repeat([]synthetic.Kind{synthetic.Anywhere, synthetic.Popular}, fewest-1), 1, 2},
-		{"enough", slices.Repeat([]synthetic.Kind{synthetic.Anywhere}, fewest), 1, 2 * farther},
+		{"few", slices.Repeat([]synthetic.Kind{synthetic.Anywhere}, levels.Fewest-1), 1, 2},
+		{"few of each kind", slices.Repeat([]synthetic.Kind{synthetic.Anywhere, synthetic.Popular}, levels.Fewest-1), 1, 2},
+		{"enough", slices.Repeat([]synthetic.Kind{synthetic.Anywhere}, levels.Fewest), 1, 2 * farther},
 		{"a row", nil, 2, 2 * farther},
 	} {
 		b := &builder{Graph: &Graph{}}
 		trials := []trial{at(synthetic.Noisy, 2), at(synthetic.LikeRows, c.rows)}
-		for range fewest { // too far to be measured
+		for range levels.Fewest { // too far to be measured
 			trials = append(trials, at(synthetic.WeakDirections, 3))
 		}
 		for _, k := range c.between {

@@ -12,38 +12,8 @@ import (
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/formattest"
 	"github.com/vecbolt/vecbolt/internal/synthetic"
+	"github.com/vecbolt/vecbolt/segment/graph/levels"
 )
-
-// TestMoments: recall is the mean over trials whose answer is not exact. If few are not, exact ones
-// make up the number, but no more than there are.
-func TestMoments(t *testing.T) {
-	for _, c := range []struct {
-		exact  int
-		found  []float32
-		recall float64
-		spread float64 // standard error
-	}{
-		{exact: 90, recall: 1},
-		{exact: 90, found: []float32{0.5, 0.5, 0.5, 0.5, 0.5}, recall: 0.5},
-		{exact: 90, found: []float32{0, 0, 1, 1, 1, 1, 1, 1}, recall: 0.75, spread: math.Sqrt(0.1875 / 8)},
-		{exact: 90, found: []float32{0, 1, 0, 1}, recall: 0.6, spread: math.Sqrt(0.24 / 5)},
-		{exact: 1, found: []float32{0.5, 0.5}, recall: 2.0 / 3, spread: math.Sqrt((0.5 - 4.0/9) / 3)},
-		{found: []float32{0.25, 0.75}, recall: 0.5, spread: math.Sqrt(0.0625 / 2)},
-	} {
-		var m moments
-		for range c.exact {
-			m.add(sample{exact: true}, 1)
-		}
-		for _, f := range c.found {
-			m.add(sample{found: f}, 1)
-		}
-		least := max(0, c.recall-mostErrors*c.spread)
-		if math.Abs(m.recall()-c.recall) > 1e-9 || math.Abs(m.least()-least) > 1e-9 {
-			t.Errorf("%d exact, found %v: recall %g, at least %g, want %g and %g", c.exact, c.found, m.recall(),
-				m.least(), c.recall, least)
-		}
-	}
-}
 
 // TestWanted: of rows with the best score, one result wants all, and ten no more than ten.
 func TestWanted(t *testing.T) {
@@ -153,28 +123,27 @@ func holdLevels(t *testing.T, d *data, m fileformat.Metric, all bool) {
 	}
 	var w workerScratch
 	measured, near := 0, 0
-	for c := range g.columns() {
-		for i := range g.levels[c] {
-			l := &g.levels[c][i]
-			if l.recall < fromRecall || !all && (len(g.levels[c])-i)%3 != 1 {
+	for c := range g.Columns() {
+		for i := range g.Levels(c) {
+			l := &g.Levels(c)[i]
+			if l.Recall < fromRecall || !all && (len(g.Levels(c))-i)%3 != 1 {
 				continue
 			}
-			s := l.setting(calibrated[c], 1)
-			t.Logf("%d results, recall %.4f: %v, %.2f of the price of a scan", calibrated[c], l.recall, s,
-				b.Price(b.Work(s, b.Len()), calibrated[c], false)/b.scanPrice(calibrated[c]))
+			s := l.Setting(levels.Results[c], 1)
+			t.Logf("%d results, recall %.4f: %v, %.2f of the price of a scan", levels.Results[c], l.Recall, s,
+				b.Price(b.Work(s, b.Len()), levels.Results[c], false)/b.prices().Scan(levels.Results[c]))
 			for kind, m := range b.answers(t, trials, c, l, d, &w) {
-				if m.walked < fewest {
+				if m.walked < levels.Fewest {
 					continue
 				}
 				measured++
-				mean := m.recall()
-				deviation := math.Sqrt(max(0, m.squares/m.walked-mean*mean) / m.walked)
-				if mean+2*deviation < float64(l.recall) {
+				mean, deviation := m.mean()
+				if mean+2*deviation < float64(l.Recall) {
 					near++
 				}
-				if mean+errs*deviation < float64(l.recall) {
+				if mean+errs*deviation < float64(l.Recall) {
 					t.Errorf("%d results, level %d of %d, %v: %.0f of %.0f trials of kind %d find %.3f ± %.3f, want %.3f",
-						calibrated[c], i, len(g.levels[c]), s, m.walked, m.n, kind, mean, deviation, l.recall)
+						levels.Results[c], i, len(g.Levels(c)), s, m.walked, m.n, kind, mean, deviation, l.Recall)
 				}
 			}
 		}
@@ -234,19 +203,18 @@ func TestBetweenUnequalClusters(t *testing.T) {
 			t.Fatal(err)
 		}
 		measured := 0
-		for c := range always {
-			for i := range g.levels[c] {
-				l := &g.levels[c][i]
+		for c := range levels.Always {
+			for i := range g.Levels(c) {
+				l := &g.Levels(c)[i]
 				m := b.answers(t, kind.trials, c, l, d, &w)[0]
-				if l.recall < 0.8 || m.walked < 30 {
+				if l.Recall < 0.8 || m.walked < 30 {
 					continue
 				}
 				measured++
-				mean := m.recall()
-				deviation := math.Sqrt(max(0, m.squares/m.walked-mean*mean) / m.walked)
-				if mean+errs*deviation < float64(l.recall) {
-					t.Errorf("%s, %d results, %v: %.3f ± %.3f found, want %.3f", kind.name, calibrated[c],
-						l.setting(calibrated[c], 1), mean, deviation, l.recall)
+				mean, deviation := m.mean()
+				if mean+errs*deviation < float64(l.Recall) {
+					t.Errorf("%s, %d results, %v: %.3f ± %.3f found, want %.3f", kind.name, levels.Results[c],
+						l.Setting(levels.Results[c], 1), mean, deviation, l.Recall)
 				}
 			}
 		}
@@ -256,11 +224,27 @@ func TestBetweenUnequalClusters(t *testing.T) {
 	}
 }
 
+// answered counts searches, and sums the shares found by those whose answers are not exact.
+type answered struct{ n, walked, sum, squares float64 }
+
+func (a *answered) add(found float32) {
+	a.n++
+	a.walked++
+	a.sum += float64(found)
+	a.squares += float64(found) * float64(found)
+}
+
+// mean returns the mean share found, with its standard deviation.
+func (a *answered) mean() (mean, deviation float64) {
+	mean = a.sum / a.walked
+	return mean, math.Sqrt(max(0, a.squares/a.walked-mean*mean) / a.walked)
+}
+
 // answers searches for every trial with the setting of a level, and returns the recall by kind.
-func (b *builder) answers(t *testing.T, trials []trial, column int, l *level, d *data,
-	w *workerScratch) (sums [synthetic.Kinds]moments) {
-	k := calibrated[column]
-	s := l.setting(k, 1)
+func (b *builder) answers(t *testing.T, trials []trial, column int, l *levels.Level, d *data,
+	w *workerScratch) (sums [synthetic.Kinds]answered) {
+	k := levels.Results[column]
+	s := l.Setting(k, 1)
 	for i := range trials {
 		tr := &trials[i]
 		if tr.most < k || b.outside(tr, []int{column}) {
@@ -269,7 +253,7 @@ func (b *builder) answers(t *testing.T, trials []trial, column int, l *level, d 
 		tr.query.Guard(k, s, b.Len())
 		_, _, err := tr.query.Find(k, s, nil, &w.buf)
 		if errors.Is(err, ErrBeyondHorizon) {
-			sums[tr.kind].add(sample{exact: true}, 1)
+			sums[tr.kind].n++
 			continue
 		}
 		if err != nil {
@@ -282,67 +266,7 @@ func (b *builder) answers(t *testing.T, trials []trial, column int, l *level, d 
 		if err != nil {
 			t.Fatal(err)
 		}
-		sums[tr.kind].add(sample{found: found}, 1)
+		sums[tr.kind].add(found)
 	}
 	return sums
-}
-
-// TestPickBest: the level of the highest recall is chosen, though it is hardly better than the one
-// before. float32 rounds one less the recall if that is below one half, so levels must be compared
-// by the recall itself.
-func TestPickBest(t *testing.T) {
-	g := new(Graph)
-	for _, best := range []float32{0.1, 0.1234, 0.3, 0.4321, 0.6, 0.987} {
-		levels := []level{{ef: 10, nodes: 10, recall: best - 0.001}, {ef: 20, nodes: 20, recall: best}}
-		if chosen := g.pick(levels, 0.1); len(chosen) == 0 || chosen[len(chosen)-1].recall != best {
-			t.Errorf("of recalls %g and %g, %d levels were picked, and not the best", best-0.001, best, len(chosen))
-		}
-	}
-}
-
-// TestPickFirst has settings that find ever more, but for one kind far from all rows. The wider
-// ones are of no use alone, but can be the first of two stages.
-func TestPickFirst(t *testing.T) {
-	d := lowRankData(3000, 16)
-	b := newBuilder(t.Context(), d.graph(t, fileformat.Cosine, Options{quiet: true}), 1)
-	tried := func() (all []level) {
-		for i, recall := range []float32{0.8, 0.9, 0.97} {
-			l := level{ef: 100, stopRatio: stopRatios[i], nodes: float32(20 + 10*i), recall: 0.3, recalls: new([synthetic.Kinds]float32)}
-			for k := range l.recalls {
-				l.recalls[k] = recall
-			}
-			l.recalls[synthetic.WeakDirections] = 0.3
-			all = append(all, l)
-		}
-		return all
-	}
-	if n := len(b.pick(tried(), stepToConfirm)); n != 1 {
-		t.Errorf("%d levels picked, want the cheapest", n)
-	}
-	for _, planned := range []bool{true, false} { // searches without a planner have one stage
-		b.planned = planned
-		want := 1
-		if planned {
-			want = 3
-		}
-		first := b.pickFirst(tried(), 1, stepToConfirm)
-		if len(first) != want {
-			t.Errorf("planned %v: %d levels to begin with, want %d", planned, len(first), want)
-		}
-	}
-}
-
-// TestMost: what all kinds but the hardest get, whatever these do.
-func TestMost(t *testing.T) {
-	for poor, want := range map[int]float32{0: 0.9, hardest: 0.9, hardest + 1: 0.3} {
-		l := level{recalls: new([synthetic.Kinds]float32)}
-		for k := range l.recalls {
-			if l.recalls[k] = 0.9; k < poor {
-				l.recalls[k] = 0.3
-			}
-		}
-		if got := l.most(); got != want || poor > 0 && l.recalls[0] != 0.3 {
-			t.Errorf("%d synthetic.Kinds find little: %g, want %g", poor, got, want)
-		}
-	}
 }

@@ -8,18 +8,19 @@ import (
 
 	"github.com/vecbolt/vecbolt/internal/bitset"
 	"github.com/vecbolt/vecbolt/internal/fileformat"
+	"github.com/vecbolt/vecbolt/segment/graph/levels"
 )
 
 // TestFindLive: a search that passes over dead rows has the rows of a search without a filter, less
 // the dead ones, and in the same order. It refuses where more than one in four of the rows wanted
 // are dead and nearer.
 func TestFindLive(t *testing.T) {
-	settings := []Setting{
+	settings := []levels.Setting{
 		{EF: 40},
 		{EF: 20, StopRatio: 1.05},
-		{EF: 20, StopRatio: 1.05, Within: alwaysBeyond, Beyond: Stage{EF: 60}},
-		{EF: 20, Within: alwaysBeyond, Beyond: Stage{Deviations: 3}},
-		{Within: alwaysBeyond, Beyond: Stage{Deviations: 3}},
+		{EF: 20, StopRatio: 1.05, Within: levels.AlwaysBeyond, Beyond: levels.Stage{EF: 60}},
+		{EF: 20, Within: levels.AlwaysBeyond, Beyond: levels.Stage{Deviations: 3}},
+		{Within: levels.AlwaysBeyond, Beyond: levels.Stage{Deviations: 3}},
 	}
 	tested := make(map[bool]int)
 	for _, w := range walks {
@@ -90,7 +91,7 @@ func TestFindLiveWithout(t *testing.T) {
 		live.Fill(d.Len())
 		live.Clear(row)
 		q.Without(row)
-		got, _, err := q.FindLive(1, Setting{EF: 40}, live, &buf)
+		got, _, err := q.FindLive(1, levels.Setting{EF: 40}, live, &buf)
 		if err != nil || slices.Contains(got, uint32(row)) {
 			t.Errorf("row %d: %d, %v", row, got, err)
 		}
@@ -105,7 +106,7 @@ func TestFindLiveHorizon(t *testing.T) {
 	live := bitset.New(d.Len())
 	live.Fill(d.Len())
 	live.Clear(7)
-	q, s := g.Query(queries[0]), Setting{EF: 40}
+	q, s := g.Query(queries[0]), levels.Setting{EF: 40}
 	q.Guard(10, s, d.Len())
 	if _, _, err := q.FindLive(10, s, live, new(Buffer)); !errors.Is(err, ErrBeyondHorizon) {
 		t.Error(err)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/vecbolt/vecbolt/internal/fileformat"
+	"github.com/vecbolt/vecbolt/segment/graph/levels"
 )
 
 // TestBetweenDuplicates searches between two vectors with many duplicates each. One of the two is
@@ -33,7 +34,7 @@ func TestBetweenDuplicates(t *testing.T) {
 				for j := range query {
 					query[j] = (v[j] + other[j]) / 2
 				}
-				hits, stats, err := g.Query(query).Search(k, Setting{EF: d.Len()}, nil, d.scorer(m, query), &buf)
+				hits, stats, err := g.Query(query).Search(k, levels.Setting{EF: d.Len()}, nil, d.scorer(m, query), &buf)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -68,8 +69,8 @@ func TestNearlyEqualRows(t *testing.T) {
 		}
 		g := d.graph(t, fileformat.L2, Options{quiet: true, layout: w.layout})
 		var buf Buffer
-		scan := Setting{EF: k, Within: alwaysBeyond, Beyond: Stage{Deviations: 3}}
-		for _, s := range []Setting{{EF: others + copies}, scan} {
+		scan := levels.Setting{EF: k, Within: levels.AlwaysBeyond, Beyond: levels.Stage{Deviations: 3}}
+		for _, s := range []levels.Setting{{EF: others + copies}, scan} {
 			found, scored := 0, 0
 			const queries = 20
 			for range queries {
@@ -103,7 +104,7 @@ func TestFrontOfNearlyEqualRows(t *testing.T) {
 		}
 	}
 	g := d.graph(t, fileformat.L2, Options{quiet: true, layout: plain})
-	s := Setting{EF: 500, StopRatio: 1.02}
+	s := levels.Setting{EF: 500, StopRatio: 1.02}
 	var front, whole Buffer
 	for range 20 {
 		q := g.Query(d.Row(others + r.IntN(copies)))
@@ -111,7 +112,7 @@ func TestFrontOfNearlyEqualRows(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = errors.Join(q.startWith(k, s.stage(), nil, 0, &whole), q.walk(nil, &whole), q.collect(k, nil, &whole))
+		err = errors.Join(q.startWith(k, s.First(), nil, 0, &whole), q.walk(nil, &whole), q.collect(k, nil, &whole))
 		if err != nil || !slices.Equal(front.dists, whole.dists) || len(got) <= rescored(k) {
 			t.Errorf("%d rows with a front, %d without, %v", len(got), len(whole.rows), err)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/vecbolt/vecbolt/internal/codec"
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/vfs"
+	"github.com/vecbolt/vecbolt/segment/graph/levels"
 	"github.com/vecbolt/vecbolt/simd"
 )
 
@@ -113,7 +114,7 @@ func inTurn(b *testing.B, graphs [2]*Graph, vectors [2][]float32, queries *data,
 			for at := range group {
 				n := j*group + at
 				vec := queries.Row(n)
-				hits, _, err := graphs[i].Query(vec).Search(10, Setting{EF: ef}, nil, func(row int) (float64, error) {
+				hits, _, err := graphs[i].Query(vec).Search(10, levels.Setting{EF: ef}, nil, func(row int) (float64, error) {
 					return simd.Dot64(vec, vectors[i][row*queries.Dim:][:queries.Dim]), nil
 				}, &buf)
 				if err != nil {

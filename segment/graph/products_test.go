@@ -9,6 +9,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/internal/bitset"
 	"github.com/vecbolt/vecbolt/internal/fileformat"
+	"github.com/vecbolt/vecbolt/segment/graph/levels"
 	"github.com/vecbolt/vecbolt/simd"
 )
 
@@ -59,7 +60,7 @@ func TestUnequalLengths(t *testing.T) {
 					next := shapes[shape](r, dim)
 					d := products(r, rows, next, c.length(r))
 					g := d.graph(t, fileformat.Dot, Options{})
-					s, ok := g.Setting(0.95, k, NoFilter)
+					s, ok := g.Setting(0.95, k, levels.NoFilter)
 					if !ok {
 						t.Fatal("no setting for a recall of 0.95")
 					}
@@ -141,9 +142,9 @@ func TestBeyondHorizon(t *testing.T) {
 				g.head.horizons[1] = horizon
 				q := g.Query(vec)
 				if guarded {
-					q.Guard(k, Setting{EF: 100}, d.Len())
+					q.Guard(k, levels.Setting{EF: 100}, d.Len())
 				}
-				_, _, err := q.Search(k, Setting{EF: 100}, allowed, d.scorer(m, vec), &buf)
+				_, _, err := q.Search(k, levels.Setting{EF: 100}, allowed, d.scorer(m, vec), &buf)
 				return err
 			}
 			if err := search(0, true, nil); err != nil {
@@ -175,8 +176,9 @@ func TestBeyondHorizon(t *testing.T) {
 func TestCovers(t *testing.T) {
 	d, _ := make1("lengths", 24, 1000, 0)
 	g := d.graph(t, fileformat.Dot, Options{Trials: 20})
-	g.levels[2] = g.levels[2][:1] // for 100 results: no high recall
-	g.levels[2][0].recall = 0.5
+	hundred := g.Levels(2)[0]
+	hundred.Recall = 0.5
+	g.Table = levels.NewTable([levels.Columns][]levels.Level{g.Levels(0), g.Levels(1), {hundred}}) // no high recall for 100
 	for _, c := range []struct {
 		recall     float64
 		k, allowed int

@@ -11,6 +11,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/internal/bitset"
 	"github.com/vecbolt/vecbolt/internal/fileformat"
+	"github.com/vecbolt/vecbolt/segment/graph/levels"
 )
 
 // TestSameEverywhere: with and without assembly, equal rows make equal files, and searches of these
@@ -80,9 +81,9 @@ func answersTo(g *Graph, queries [][]float32) uint32 {
 	var buf Buffer
 	for i, vec := range queries {
 		for _, allowed := range []bitset.Set{nil, some} {
-			for _, s := range []Setting{
-				{EF: k}, {EF: 60, StopRatio: 1.2}, {EF: k, Within: 1e-9, Beyond: Stage{EF: 150}},
-				{EF: 1, Within: alwaysBeyond, Beyond: Stage{Deviations: 2}},
+			for _, s := range []levels.Setting{
+				{EF: k}, {EF: 60, StopRatio: 1.2}, {EF: k, Within: 1e-9, Beyond: levels.Stage{EF: 150}},
+				{EF: 1, Within: levels.AlwaysBeyond, Beyond: levels.Stage{Deviations: 2}},
 			} {
 				q := g.Query(vec)
 				q.Guard(k, s, 2*g.Len()/3)

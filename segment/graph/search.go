@@ -12,6 +12,7 @@ import (
 	"github.com/vecbolt/vecbolt/internal/bitset"
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/segment/codes"
+	"github.com/vecbolt/vecbolt/segment/graph/levels"
 	"github.com/vecbolt/vecbolt/simd"
 )
 
@@ -152,7 +153,7 @@ type Stats struct {
 // true score of a row, higher is better; it is called for somewhat more than k rows. Hits are in
 // the memory of buf: they are valid until its next use. Search returns the error of score or of the
 // context, or an error that wraps fileformat.ErrDamaged.
-func (q *Query) Search(k int, s Setting, allowed bitset.Set, score func(row int) (float64, error),
+func (q *Query) Search(k int, s levels.Setting, allowed bitset.Set, score func(row int) (float64, error),
 	buf *Buffer) ([]Hit, Stats, error) {
 	rows, stats, err := q.Find(k, s, allowed, buf)
 	if err != nil {
@@ -175,7 +176,7 @@ func (q *Query) Search(k int, s Setting, allowed bitset.Set, score func(row int)
 
 // Find returns the rows that Search would score, nearest first by their codes. They are in the
 // memory of buf.
-func (q *Query) Find(k int, s Setting, allowed bitset.Set, buf *Buffer) (rows []uint32, stats Stats, err error) {
+func (q *Query) Find(k int, s levels.Setting, allowed bitset.Set, buf *Buffer) (rows []uint32, stats Stats, err error) {
 	if k < 1 {
 		return nil, Stats{}, nil
 	}
@@ -204,7 +205,8 @@ func (q *Query) Find(k int, s Setting, allowed bitset.Set, buf *Buffer) (rows []
 // walks as if there were no filter, so that every setting serves it, and leaves out the dead rows
 // that it meets. It returns ErrFar if more of these than a guard tolerates are nearer than the k-th
 // live row: what the setting finds of k rows then says too little about the live ones.
-func (q *Query) FindLive(k int, s Setting, live bitset.Set, buf *Buffer) (rows []uint32, stats Stats, err error) {
+func (q *Query) FindLive(k int, s levels.Setting, live bitset.Set, buf *Buffer) (rows []uint32, stats Stats,
+	err error) {
 	if k < 1 {
 		return nil, Stats{}, nil
 	}
@@ -233,7 +235,7 @@ func (q *Query) FindLive(k int, s Setting, live bitset.Set, buf *Buffer) (rows [
 // all. Where the beam has distances of codes, these hold the rows to be found. With the room behind
 // them they fit into the pools that a processor keeps in registers.
 func (g *Graph) front(k int) int {
-	switch n := rescored(g.rank(k)); {
+	switch n := rescored(g.Rank(k)); {
 	case n <= shortFront:
 		return shortFront
 	case n <= longFront || g.rough():
@@ -243,8 +245,8 @@ func (g *Graph) front(k int) int {
 }
 
 // attempt walks, in the stages of the setting.
-func (q *Query) attempt(k int, s Setting, allowed bitset.Set, buf *Buffer) error {
-	first := s.stage()
+func (q *Query) attempt(k int, s levels.Setting, allowed bitset.Set, buf *Buffer) error {
+	first := s.First()
 	buf.beyond, buf.outside = false, false
 	switch {
 	case s.Scans():
@@ -257,7 +259,7 @@ func (q *Query) attempt(k int, s Setting, allowed bitset.Set, buf *Buffer) error
 	case q.g.Quick():
 	case s.Beyond.EF > 0:
 		widest = s.Beyond
-	case s.Beyond.Deviations > 0 && k <= mostStaged:
+	case s.Beyond.Deviations > 0 && k <= levels.MostStaged:
 		// A scan of the sketches begins with all rows that may be scored. For more results few
 		// searches scan, and a wider beam would cost all of them more.
 		widest.EF = max(first.EF, rescored(k))
@@ -269,12 +271,12 @@ func (q *Query) attempt(k int, s Setting, allowed bitset.Set, buf *Buffer) error
 		return err
 	}
 	err := q.goBeyond(k, s.Beyond, buf)
-	buf.beyond = err == nil && s.Within > walkThenScan
+	buf.beyond = err == nil && s.Within > levels.WalkThenScan
 	return err
 }
 
 // goBeyond is the second stage of a search.
-func (q *Query) goBeyond(k int, s Stage, buf *Buffer) error {
+func (q *Query) goBeyond(k int, s levels.Stage, buf *Buffer) error {
 	var err error
 	switch {
 	case s.EF == 0 && s.Deviations == 0, s.Deviations > 0 && !q.g.head.sketched:
@@ -297,7 +299,7 @@ func (q *Query) goBeyond(k int, s Stage, buf *Buffer) error {
 
 // run walks until stage s ends the walk, unless fewRatio keeps it going: see Setting.FewRatio. The
 // buffer gets room for the beam of widest, so that a wider stage can continue the walk.
-func (q *Query) run(k int, s, widest Stage, fewRatio float32, allowed bitset.Set, buf *Buffer) error {
+func (q *Query) run(k int, s, widest levels.Stage, fewRatio float32, allowed bitset.Set, buf *Buffer) error {
 	if err := q.start(k, widest, allowed, buf); err != nil {
 		return err
 	}
@@ -323,7 +325,7 @@ const (
 // kept returns how many of the rows that were measured a search for k rows keeps: those that may be
 // scored, as far as that is cheap.
 func (g *Graph) kept(k int) int {
-	return max(rescored(k), g.rank(k), min(mostRescored*rescored(k), inRegisters))
+	return max(rescored(k), g.Rank(k), min(mostRescored*rescored(k), inRegisters))
 }
 
 // Codes round every component of both points by up to half of a step. The difference of two
@@ -349,15 +351,15 @@ func (q *Query) blurred(row uint32, dist float32) float32 {
 
 // beam returns the beam width of a search for k rows: a beam wider than the graph would be empty at
 // its end.
-func (g *Graph) beam(k int, s Stage) int { return min(max(k, s.EF), g.Len()) }
+func (g *Graph) beam(k int, s levels.Stage) int { return min(max(k, s.EF), g.Len()) }
 
 // limit makes the walk of buf end as s says.
-func (q *Query) limit(k int, s Stage, buf *Buffer) {
+func (q *Query) limit(k int, s levels.Stage, buf *Buffer) {
 	buf.ef, buf.stopRatio = q.g.beam(k, s), s.StopRatio
 }
 
 // start prepares buf for walk.
-func (q *Query) start(k int, s Stage, allowed bitset.Set, buf *Buffer) error {
+func (q *Query) start(k int, s levels.Stage, allowed bitset.Set, buf *Buffer) error {
 	front := 0
 	if allowed == nil {
 		front = q.g.front(k)
@@ -366,7 +368,7 @@ func (q *Query) start(k int, s Stage, allowed bitset.Set, buf *Buffer) error {
 }
 
 // startWith is start with a front of this length: see pool.
-func (q *Query) startWith(k int, s Stage, allowed bitset.Set, front int, buf *Buffer) error {
+func (q *Query) startWith(k int, s levels.Stage, allowed bitset.Set, front int, buf *Buffer) error {
 	near := q.g.beam(k, s)
 	if allowed == nil {
 		near = q.g.kept(k)
@@ -375,7 +377,7 @@ func (q *Query) startWith(k int, s Stage, allowed bitset.Set, front int, buf *Bu
 	buf.marks = q.g.file != nil
 	buf.cold = q.cold && buf.marks
 	buf.ctx = q.ctx
-	buf.rank = q.g.rank(k)
+	buf.rank = q.g.Rank(k)
 	q.limit(k, s, buf)
 	if margin := q.g.margin(k); margin > 0 && s.StopRatio > 0 {
 		buf.keepRatio = max(s.StopRatio, margin)
@@ -493,4 +495,17 @@ func (q *Query) collect(k int, allowed bitset.Set, buf *Buffer) (err error) {
 		}
 	}
 	return nil
+}
+
+// margin returns the factor on the squared code distance of the k-th row within which further rows
+// are worth scoring; 0: there is no such bound.
+func (g *Graph) margin(k int) float32 {
+	i, _ := g.Column(k)
+	m := g.head.margins[i]
+	if i > 0 && k < levels.Results[i] && m > 0 { // the nearer rows are, the less codes tell
+		if m = max(m, g.head.margins[i-1]); g.head.margins[i-1] == 0 {
+			m = 0
+		}
+	}
+	return m
 }

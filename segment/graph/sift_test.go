@@ -8,6 +8,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/segment/codes"
+	"github.com/vecbolt/vecbolt/segment/graph/levels"
 	"github.com/vecbolt/vecbolt/simd"
 )
 
@@ -40,7 +41,7 @@ func TestSift(t *testing.T) {
 		q := g.Query(vec)
 		var buf Buffer
 		for _, share := range []float32{0.1, 0.7, 1, 1.5, 1e9} {
-			if err := q.startWith(10, Stage{EF: 50}, nil, 0, &buf); err != nil {
+			if err := q.startWith(10, levels.Stage{EF: 50}, nil, 0, &buf); err != nil {
 				t.Fatal(err)
 			}
 			node := simd.Neighbour{ID: uint32(i)}
@@ -125,11 +126,11 @@ func TestLevelsOfSifting(t *testing.T) {
 		b, trials, score := trialsOf(t, g, d)
 		b.easy = built.easy
 		shared := [...][]int{{0, 1}, {0, 1}, {2}, {3}, {4}}
-		for c, k := range calibrated[:g.columns()] {
+		for c, k := range levels.Results[:g.Columns()] {
 			deep := b.trialsFor(trials, shared[c])
 			ratios := 0
-			for _, l := range g.levels[c] {
-				s := l.setting(k, 1)
+			for _, l := range g.Levels(c) {
+				s := l.Setting(k, 1)
 				if s.StopRatio > 0 {
 					ratios++
 				}
@@ -148,17 +149,17 @@ func TestLevelsOfSifting(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				got := levelOf(deep, c, s, func(t *trial) *outcome { return &t.whole[0] })
-				off := math.Abs(float64(got.recall - l.recall))
-				for i, r := range got.measured.recall {
-					off = max(off, math.Abs(float64(r-l.measured.recall[i])))
+				got := b.chooser(deep, c).Measure(s, func(t int) levels.Sample { return deep[t].whole[0].sample(c) })
+				off := math.Abs(float64(got.Recall - l.Recall))
+				for i, r := range got.Measured.Recall {
+					off = max(off, math.Abs(float64(r-l.Measured.Recall[i])))
 				}
-				if off > 0.003 || math.Abs(float64(got.nodes/l.nodes)-1) > 0.04 || got.measured.poor != l.measured.poor {
-					t.Errorf("metric %d, k %d, %v: %+v %+v, stated %+v %+v", m, k, s, got, *got.measured, l, *l.measured)
+				if off > 0.003 || math.Abs(float64(got.Nodes/l.Nodes)-1) > 0.04 || got.Measured.Poor != l.Measured.Poor {
+					t.Errorf("metric %d, k %d, %v: %+v %+v, stated %+v %+v", m, k, s, got.Level, *got.Measured, l, *l.Measured)
 				}
 			}
-			if len(g.levels[c]) == 0 || k == 10 && ratios == 0 {
-				t.Errorf("metric %d, k %d: %d levels, %d with a stopping ratio", m, k, len(g.levels[c]), ratios)
+			if len(g.Levels(c)) == 0 || k == 10 && ratios == 0 {
+				t.Errorf("metric %d, k %d: %d levels, %d with a stopping ratio", m, k, len(g.Levels(c)), ratios)
 			}
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/internal/bitset"
 	"github.com/vecbolt/vecbolt/internal/codec"
+	"github.com/vecbolt/vecbolt/segment/graph/levels"
 	"github.com/vecbolt/vecbolt/simd"
 )
 
@@ -37,9 +38,6 @@ const (
 	leastEvery     = 8  // at most one block in so many is in a sample
 	savedReads     = 4  // records that a first pass saves for each row to be scored: 3 among words, 4.5 among texts
 )
-
-// sketchDeviations are the numbers of standard deviations that the calibration tries.
-var sketchDeviations = [...]float32{1, 1.5, 2, 2.5, 3, 4}
 
 // Prices of a scan of sketches, in the unit of codes.RowPrice.
 const (
@@ -170,7 +168,7 @@ func (q *Query) scanAll(k int, deviations float32, allowed bitset.Set, b *Buffer
 		beam *= mostWalked
 	}
 	// No front: all rows are wanted in order, though the walk expands few of them.
-	if err := q.startWith(k, Stage{EF: beam}, nil, 0, b); err != nil {
+	if err := q.startWith(k, levels.Stage{EF: beam}, nil, 0, b); err != nil {
 		return err
 	}
 	b.ef = min(walkBefore, b.ef)

@@ -14,6 +14,7 @@ import (
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/formattest"
 	"github.com/vecbolt/vecbolt/internal/synthetic"
+	"github.com/vecbolt/vecbolt/segment/graph/levels"
 )
 
 // nearestByCodes returns the k nearest allowed rows of a query by their records, without a row.
@@ -39,7 +40,7 @@ func nearestByCodes(q *Query, k int, without uint32, allowed bitset.Set) []uint3
 // rows that a filter allows.
 func TestScanSketches(t *testing.T) {
 	const k, rows = 10, 331 // not a multiple of the rows of a block
-	s := Setting{EF: 1, Within: alwaysBeyond, Beyond: Stage{Deviations: 1000}}
+	s := levels.Setting{EF: 1, Within: levels.AlwaysBeyond, Beyond: levels.Stage{Deviations: 1000}}
 	odd := bitset.New(rows) // of duplicates, perhaps not the first
 	for row := 1; row < rows; row += 2 {
 		odd.Set(row)
@@ -97,7 +98,7 @@ func TestScanSketches(t *testing.T) {
 func TestScanForManyResults(t *testing.T) {
 	const k, rows, queries = 500, 9000, 5
 	d, vecs := make1("clusters", 64, rows, queries)
-	s := Setting{EF: 1, Within: alwaysBeyond, Beyond: Stage{Deviations: 0.5}}
+	s := levels.Setting{EF: 1, Within: levels.AlwaysBeyond, Beyond: levels.Stage{Deviations: 0.5}}
 	most := bitset.New(rows)
 	for row := range rows {
 		if row%10 > 0 {
@@ -221,7 +222,7 @@ func TestScanKeepsWalked(t *testing.T) {
 	var buf Buffer
 	for _, k := range []int{1, 10, 100} {
 		for i, vec := range queries {
-			s := Setting{Within: alwaysBeyond, Beyond: Stage{Deviations: 2}}
+			s := levels.Setting{Within: levels.AlwaysBeyond, Beyond: levels.Stage{Deviations: 2}}
 			if _, _, err := g.Query(vec).Find(k, s, some, &buf); err != nil {
 				t.Fatal(err)
 			}
@@ -285,15 +286,15 @@ func TestSketchScans(t *testing.T) {
 		scans := b.sketchScans(trials, c)
 		last := 0.0
 		for _, scan := range scans {
-			var stated, found [synthetic.Kinds]moments
-			s := Setting{EF: k, Within: alwaysBeyond, Beyond: Stage{Deviations: scan.deviations}}
+			var stated, found [synthetic.Kinds]answered
+			s := levels.Setting{EF: k, Within: levels.AlwaysBeyond, Beyond: levels.Stage{Deviations: scan.Deviations}}
 			if err := b.each(len(trials), func(w *workerScratch, i int) error {
 				_, _, err := trials[i].query.Find(k, s, nil, &w.buf)
 				if err != nil {
 					return err
 				}
 				share, err := trials[i].count(c, w, score)
-				trials[i].whole = []outcome{{found: [len(calibrated)]float32{c: share}}}
+				trials[i].whole = []outcome{{found: [levels.Columns]float32{c: share}}}
 				return err
 			}); err != nil {
 				t.Fatal(err)
@@ -301,19 +302,19 @@ func TestSketchScans(t *testing.T) {
 			sum := 0.0
 			for i := range trials {
 				kind := trials[i].kind
-				stated[kind].add(sample{found: scan.samples[i].found}, 1)
-				found[kind].add(sampleOf(&trials[i].whole[0], c), 1)
-				sum += float64(scan.samples[i].found)
+				stated[kind].add(scan.Samples[i].Found)
+				found[kind].add(trials[i].whole[0].found[c])
+				sum += float64(scan.Samples[i].Found)
 			}
 			for kind := range synthetic.Kinds {
 				if n := found[kind].n; n > 0 && found[kind].sum < stated[kind].sum-0.001*n {
 					t.Errorf("layout %d, %g deviations: %.4f of the rows found for kind %d, %.4f stated", layout,
-						scan.deviations, found[kind].sum/n, kind, stated[kind].sum/n)
+						scan.Deviations, found[kind].sum/n, kind, stated[kind].sum/n)
 				}
 			}
 			mean := sum / float64(len(trials))
-			if mean < last || mean < 0.5 || scan.deviations == 3 && mean < 0.99 {
-				t.Errorf("layout %d, %g deviations: %.4f stated, %.4f with fewer", layout, scan.deviations, mean, last)
+			if mean < last || mean < 0.5 || scan.Deviations == 3 && mean < 0.99 {
+				t.Errorf("layout %d, %g deviations: %.4f stated, %.4f with fewer", layout, scan.Deviations, mean, last)
 			}
 			last = mean
 		}
@@ -332,7 +333,7 @@ func TestDeviations(t *testing.T) {
 			deviations float32
 			most       float64 // share of rows that are refused although they are nearer
 		}{{1, 0.25}, {2, 0.05}, {3, 0.005}} {
-			at := slices.Index(sketchDeviations[:], limit.deviations)
+			at := slices.Index(levels.Deviations[:], limit.deviations)
 			refused, n := 0.0, 0.0
 			for _, vec := range queries {
 				q := g.Query(vec)
@@ -374,7 +375,7 @@ func TestSketchesDamaged(t *testing.T) {
 		g := d.created(t, fileformat.L2, Options{quiet: true})
 		g.head.horizons[1] = c.horizon
 		binary.LittleEndian.PutUint32(g.sketchBlocks(1, 2)[4*(60-degree):], math.Float32bits(c.factor))
-		s := Setting{EF: 1, Within: alwaysBeyond, Beyond: Stage{Deviations: 3}}
+		s := levels.Setting{EF: 1, Within: levels.AlwaysBeyond, Beyond: levels.Stage{Deviations: 3}}
 		q := g.Query(queries[0])
 		q.Guard(10, s, 20)
 		_, _, err := q.Find(10, s, c.allowed, new(Buffer))
@@ -392,14 +393,14 @@ func TestNoSketches(t *testing.T) {
 	allowed := bitset.New(40)
 	allowed.Fill(16)
 	var buf Buffer
-	if rows, _, err := g.Query(queries[0]).Find(10, Setting{EF: 10}, nil, &buf); err != nil || len(rows) < 10 {
+	if rows, _, err := g.Query(queries[0]).Find(10, levels.Setting{EF: 10}, nil, &buf); err != nil || len(rows) < 10 {
 		t.Fatal(rows, err)
 	}
-	for _, within := range []float32{alwaysBeyond, 1} {
+	for _, within := range []float32{levels.AlwaysBeyond, 1} {
 		for _, filter := range []bitset.Set{nil, allowed} {
-			s := Setting{EF: 5, Within: within, Beyond: Stage{Deviations: 3}}
+			s := levels.Setting{EF: 5, Within: within, Beyond: levels.Stage{Deviations: 3}}
 			rows, stats, err := g.Query(queries[0]).Find(10, s, filter, &buf)
-			want, walks := ErrBeyondHorizon, within != alwaysBeyond
+			want, walks := ErrBeyondHorizon, within != levels.AlwaysBeyond
 			if walks && filter != nil {
 				want = ErrBetween
 			}
@@ -417,7 +418,7 @@ func TestNoSketches(t *testing.T) {
 func TestScanCancelled(t *testing.T) {
 	d, queries := make1("normal", 8, 20_000, 1)
 	g := d.graph(t, fileformat.L2, Options{quiet: true})
-	s := Setting{EF: 1, Within: alwaysBeyond, Beyond: Stage{Deviations: 3}}
+	s := levels.Setting{EF: 1, Within: levels.AlwaysBeyond, Beyond: levels.Stage{Deviations: 3}}
 	search := func(looks int) (left int, err error) {
 		ctx := formattest.NewCountdown(t.Context(), looks)
 		q := g.Query(queries[0])

@@ -11,6 +11,7 @@ import (
 	"github.com/vecbolt/vecbolt/internal/blocks"
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/segment/codes"
+	"github.com/vecbolt/vecbolt/segment/graph/levels"
 	"github.com/vecbolt/vecbolt/simd"
 )
 
@@ -126,7 +127,7 @@ func TestSharedWalk(t *testing.T) {
 			var buf, other Buffer
 			for n, vec := range queries {
 				for _, allowed := range []bitset.Set{nil, some} {
-					for _, s := range []Setting{{EF: 10}, {EF: 60, StopRatio: 1.2}, {EF: 300, StopRatio: 1.5}} {
+					for _, s := range []levels.Setting{{EF: 10}, {EF: 60, StopRatio: 1.2}, {EF: 300, StopRatio: 1.5}} {
 						q, p := g.Query(vec), twin.Query(vec)
 						q.Guard(10, s, 467)
 						p.Guard(10, s, 467)
@@ -167,7 +168,7 @@ func TestSharedCodes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		rows, _, err := g.Query(queries[0]).Find(10, Setting{EF: 1100}, nil, new(Buffer))
+		rows, _, err := g.Query(queries[0]).Find(10, levels.Setting{EF: 1100}, nil, new(Buffer))
 		if i > 0 && !slices.Equal(rows, want) || len(rows) < 10 || err != nil {
 			t.Errorf("%v, %v, want %v", rows, err, want)
 		}
@@ -216,7 +217,7 @@ func TestSharedDamage(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		_, _, err = g.Query(queries[0]).Find(10, Setting{EF: 3000}, nil, new(Buffer))
+		_, _, err = g.Query(queries[0]).Find(10, levels.Setting{EF: 3000}, nil, new(Buffer))
 		return err
 	}
 	if err := find(); err != nil {
@@ -314,7 +315,7 @@ func TestUnshared(t *testing.T) {
 					t.Errorf("%s, metric %d: %v", name, m, err)
 				}
 				for _, q := range queries {
-					if rows, _, err := g.Query(q).Find(10, Setting{EF: 300}, nil, new(Buffer)); len(rows) < 10 || err != nil {
+					if rows, _, err := g.Query(q).Find(10, levels.Setting{EF: 300}, nil, new(Buffer)); len(rows) < 10 || err != nil {
 						t.Errorf("%s, metric %d: %v, %v", name, m, rows, err)
 					}
 				}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/internal/bitset"
 	"github.com/vecbolt/vecbolt/internal/fileformat"
-	"github.com/vecbolt/vecbolt/internal/synthetic"
+	"github.com/vecbolt/vecbolt/segment/graph/levels"
 	"github.com/vecbolt/vecbolt/simd"
 )
 
@@ -31,7 +31,7 @@ func TestStages(t *testing.T) {
 		for i := 0; i < d.Len(); i += 2 {
 			half.Set(i)
 		}
-		narrow, wide := Setting{EF: 12, StopRatio: 1.1}, Setting{EF: 150, StopRatio: 1.5}
+		narrow, wide := levels.Setting{EF: 12, StopRatio: 1.1}, levels.Setting{EF: 150, StopRatio: 1.5}
 		type answer struct {
 			rows  []uint32
 			stats Stats
@@ -39,7 +39,7 @@ func TestStages(t *testing.T) {
 		}
 		for i, vec := range queries {
 			q := g.Query(vec)
-			find := func(s Setting, allowed bitset.Set) (answer, float32) {
+			find := func(s levels.Setting, allowed bitset.Set) (answer, float32) {
 				var buf Buffer
 				rows, stats, err := q.Find(10, s, allowed, &buf)
 				dist, _ := q.found(&buf).within(10)
@@ -49,7 +49,7 @@ func TestStages(t *testing.T) {
 			second, _ := find(wide, nil)
 			filtered, lastOfHalf := find(narrow, half)
 			both := narrow
-			both.Within, both.Beyond = last, wide.stage()
+			both.Within, both.Beyond = last, wide.First()
 			near, _ := find(both, nil)
 			var buf Buffer
 			if _, _, err := q.Find(10, narrow, nil, &buf); err != nil {
@@ -74,7 +74,7 @@ func TestStages(t *testing.T) {
 					t.Errorf("%+v, query %d, %s: %+v, want %+v", set, i, c.name, c.got, c.want)
 				}
 			}
-			both.Beyond = Stage{}
+			both.Beyond = levels.Stage{}
 			scan, _ := find(both, nil)
 			both.Within = last
 			near, _ = find(both, nil)
@@ -132,10 +132,10 @@ func TestSpread(t *testing.T) {
 		}{{"around", make([]float32, set.dim), 0.9, 3}, {"on one side", beside, 0, 0.3}} {
 			q := g.Query(c.query)
 			var buf Buffer
-			if _, _, err := q.Find(10, Setting{EF: 40}, nil, &buf); err != nil {
+			if _, _, err := q.Find(10, levels.Setting{EF: 40}, nil, &buf); err != nil {
 				t.Fatal(err)
 			}
-			found := q.found(&buf).rows[:spreadRows]
+			found := q.found(&buf).rows[:levels.SpreadRows]
 			wide, far := 0.0, 0.0
 			for _, e := range found[1:] {
 				wide += simd.L264(point(found[0]), point(e))
@@ -150,7 +150,7 @@ func TestSpread(t *testing.T) {
 	d := &data{vectors{Dim: 2, Vecs: []float32{0, 0, 1, 1}}}
 	q := d.graph(t, fileformat.L2, Options{quiet: true}).Query(d.Row(0))
 	var buf Buffer
-	if _, _, err := q.Find(1, Setting{EF: 1}, nil, &buf); err != nil {
+	if _, _, err := q.Find(1, levels.Setting{EF: 1}, nil, &buf); err != nil {
 		t.Fatal(err)
 	}
 	if got := q.spread(&buf); got != 0 {
@@ -162,7 +162,7 @@ func TestSpread(t *testing.T) {
 func TestStageOfFewRows(t *testing.T) {
 	d, queries := make1("latent", 24, 6, 1)
 	g := d.graph(t, fileformat.L2, Options{quiet: true})
-	s := Setting{EF: 1, Within: math.MaxFloat32, Beyond: Stage{EF: 20}}
+	s := levels.Setting{EF: 1, Within: math.MaxFloat32, Beyond: levels.Stage{EF: 20}}
 	rows, _, err := g.Query(queries[0]).Find(5, s, nil, new(Buffer))
 	if err != nil || len(rows) < 5 {
 		t.Errorf("rows %v, %v", rows, err)
@@ -186,15 +186,16 @@ func TestStagedLevels(t *testing.T) {
 		g.extent.Store(&extent{}) // trials are measured without
 		b, trials, score := trialsOf(t, g, d)
 		trials = slices.DeleteFunc(trials, func(t trial) bool { return b.outside(&t, []int{0, 1}) })
-		levels, off := 0, 0.02
+		scanNodes := int(b.chooser(trials, c).ScanNodes())
+		n, off := 0, 0.02
 		if g.rough() { // easy trials are inferred
 			off = 0.05
 		}
-		for _, l := range g.levels[c] {
-			if l.within == 0 {
+		for _, l := range g.Levels(c) {
+			if l.Within == 0 {
 				continue
 			}
-			scan, sketches := l.beyond == Stage{}, l.beyond.Deviations > 0
+			scan, sketches := l.Beyond == levels.Stage{}, l.Beyond.Deviations > 0
 			switch {
 			case scan:
 				staged["scan"]++
@@ -203,16 +204,16 @@ func TestStagedLevels(t *testing.T) {
 			default:
 				staged["walk"]++
 			}
-			if l.spread > 0 {
+			if l.Spread > 0 {
 				bounded++
 			}
-			levels++
+			n++
 			if err := b.each(len(trials), func(w *workerScratch, i int) error {
 				t := &trials[i]
-				_, stats, err := t.query.Find(k, l.setting(k, 1), nil, &w.buf)
+				_, stats, err := t.query.Find(k, l.Setting(k, 1), nil, &w.buf)
 				o := outcome{nodes: stats.Expanded}
 				if scan && errors.Is(err, ErrBeyondHorizon) {
-					o.nodes, o.found[c] = o.nodes+int(g.scanNodes(k)), 1
+					o.nodes, o.found[c] = o.nodes+scanNodes, 1
 					err = nil
 				} else if err == nil {
 					if o.found[c], err = t.count(c, w, score); t.beyond(c, &w.buf) {
@@ -224,17 +225,17 @@ func TestStagedLevels(t *testing.T) {
 			}); err != nil {
 				t.Fatal(err)
 			}
-			got := levelOf(trials, c, Setting{}, func(t *trial) *outcome { return &t.whole[0] })
+			got := b.chooser(trials, c).Measure(levels.Setting{}, func(t int) levels.Sample { return trials[t].whole[0].sample(c) })
 			// Where a ratio ends a walk, the calibration counts the rows of the narrowest beam, so
 			// searches find no less.
 			// What a scan of the sketches costs is not in the expansions.
-			other := !sketches && (math.Abs(float64(got.nodes/l.nodes-1)) > off || math.Abs(float64(got.usual/l.usual-1)) > off)
-			if got.recall < l.recall-0.005 || other {
+			other := !sketches && (math.Abs(float64(got.Nodes/l.Nodes-1)) > off || math.Abs(float64(got.Usual/l.Usual-1)) > off)
+			if got.Recall < l.Recall-0.005 || other {
 				t.Errorf("%s, %v: recall %.4f, %.1f nodes and %.1f of rows, stated %.4f, %.1f and %.1f", set.name,
-					l.setting(k, 1), got.recall, got.nodes, got.usual, l.recall, l.nodes, l.usual)
+					l.Setting(k, 1), got.Recall, got.Nodes, got.Usual, l.Recall, l.Nodes, l.Usual)
 			}
 		}
-		if levels == 0 {
+		if n == 0 {
 			t.Errorf("%+v: no level of two stages", set)
 		}
 	}
@@ -250,13 +251,13 @@ func TestScanBesideWalk(t *testing.T) {
 	d, queries := make1("normal", 24, rows, 1)
 	for _, layout := range []uint32{plain, quick} {
 		g := d.graph(t, fileformat.L2, Options{layout: layout, quiet: true})
-		walk := level{ef: 200, stopRatio: 1.5, recall: 0.99, nodes: 150, usual: 150}
-		staged := level{ef: 200, stopRatio: 1.5, recall: 0.99, nodes: 150, usual: 150, within: 1,
-			beyond: Stage{Deviations: 2}}
-		scan := level{ef: firstEF, recall: 0.99, nodes: 90, usual: 90, within: alwaysBeyond, beyond: Stage{Deviations: 1}}
+		walk := levels.Level{EF: 200, StopRatio: 1.5, Recall: 0.99, Nodes: 150, Usual: 150}
+		staged := levels.Level{EF: 200, StopRatio: 1.5, Recall: 0.99, Nodes: 150, Usual: 150, Within: 1,
+			Beyond: levels.Stage{Deviations: 2}}
+		scan := levels.Level{EF: levels.FirstEF, Recall: 0.99, Nodes: 90, Usual: 90, Within: levels.AlwaysBeyond, Beyond: levels.Stage{Deviations: 1}}
 		for _, c := range []struct {
 			name       string
-			one, ten   level
+			one, ten   levels.Level
 			deviations float32
 			whole      bool
 		}{
@@ -266,9 +267,8 @@ func TestScanBesideWalk(t *testing.T) {
 			{"scan, two stages", scan, staged, 2, false},
 			{"scan, scan", scan, scan, 1, true},
 		} {
-			g.setLevels(0, []level{c.one})
-			g.setLevels(1, []level{c.ten})
-			s, ok := g.SettingUpTo(0.99, k, NoFilter)
+			g.Table = levels.NewTable([levels.Columns][]levels.Level{{c.one}, {c.ten}})
+			s, ok := g.SettingUpTo(0.99, k, levels.NoFilter)
 			_, stats, err := g.Query(queries[0]).Find(k, s, nil, new(Buffer))
 			if !ok || err != nil {
 				t.Fatalf("layout %d, %s: %v, %v, %v", layout, c.name, s, ok, err)
@@ -277,8 +277,8 @@ func TestScanBesideWalk(t *testing.T) {
 			if !c.whole {
 				name, nodes, least = "ef 200, stop ratio 1.5, then "+name, 240, 50
 			}
-			if s.String() != name || s.Scans() != c.whole || s.usual() != nodes || s.Beyond.Deviations != c.deviations {
-				t.Errorf("layout %d, %s: %v with %g nodes, want %s with %g", layout, c.name, s, s.usual(), name, nodes)
+			if s.String() != name || s.Scans() != c.whole || s.Expansions() != nodes || s.Beyond.Deviations != c.deviations {
+				t.Errorf("layout %d, %s: %v with %g nodes, want %s with %g", layout, c.name, s, s.Expansions(), name, nodes)
 			}
 			if stats.Sketched != rows || stats.Expanded < least {
 				t.Errorf("layout %d, %s: %+v", layout, c.name, stats)
@@ -293,11 +293,11 @@ func TestTimesOfScan(t *testing.T) {
 	const rows, k = 3000, 10
 	d, _ := make1("normal", 24, rows, 0)
 	g := d.graph(t, fileformat.L2, Options{quiet: true})
-	scan := level{ef: firstEF, recall: 0.99, usual: 300, within: alwaysBeyond, beyond: Stage{Deviations: 1}}
-	walk := level{ef: 300, recall: 0.99, usual: 300}
+	scan := levels.Level{EF: levels.FirstEF, Recall: 0.99, Usual: 300, Within: levels.AlwaysBeyond, Beyond: levels.Stage{Deviations: 1}}
+	walk := levels.Level{EF: 300, Recall: 0.99, Usual: 300}
 	for _, allowed := range []int{rows, rows / 2, rows / 50} {
-		cost := func(l level, times float64) float64 {
-			return g.Cost(l.setting(k, 1).Times(times), k, allowed, allowed < rows)
+		cost := func(l levels.Level, times float64) float64 {
+			return g.Cost(l.Setting(k, 1).Times(times), k, allowed, allowed < rows)
 		}
 		if one, two := cost(scan, 1), cost(scan, 2); two > 1.1*one {
 			t.Errorf("%d allowed: %g, and %g with twice the deviations", allowed, one, two)
@@ -306,144 +306,8 @@ func TestTimesOfScan(t *testing.T) {
 			t.Errorf("a walk costs %g, and %g if it goes twice as far", one, two)
 		}
 	}
-	if s := scan.setting(k, 1).Times(2); !s.Scans() || s.Beyond.Deviations != 2 {
+	if s := scan.Setting(k, 1).Times(2); !s.Scans() || s.Beyond.Deviations != 2 {
 		t.Errorf("%v", s)
-	}
-}
-
-// TestEndEarly: a level of two stages promises no more than the queries of each kind find that end
-// with the first stage. Few of them say little.
-func TestEndEarly(t *testing.T) {
-	var nears [synthetic.Kinds]moments
-	for range 20 {
-		nears[synthetic.LikeRows].add(sample{found: 1}, 1)
-		nears[synthetic.Midpoints].add(sample{found: 0.9}, 1)
-	}
-	nears[synthetic.Noisy].add(sample{found: 0.2}, 1)
-	nears[synthetic.Sparse].add(sample{exact: true}, 1)
-	for _, c := range []struct{ recall, want float32 }{{0.99, 0.84}, {0.8, 0.8}} {
-		l := level{recall: c.recall}
-		if l.endEarly(&nears); math.Abs(float64(l.recall-c.want)) > 1e-6 {
-			t.Errorf("recall %g becomes %g, want %g", c.recall, l.recall, c.want)
-		}
-	}
-	nears[synthetic.Noisy] = moments{}
-	l := level{recall: 0.99}
-	if l.endEarly(&nears); math.Abs(float64(l.recall-0.9)) > 1e-6 {
-		t.Errorf("recall %g, want 0.9, of the midpoints", l.recall)
-	}
-}
-
-// TestEndEarlyMeasured: levels are chosen and completed by what the queries find that end with the
-// first stage. Here half of the midpoints do, and find half.
-func TestEndEarlyMeasured(t *testing.T) {
-	var trials []trial
-	var near, far []sample
-	for i := range 80 {
-		s := sample{found: 1, nodes: 10, dist: 1}
-		k := synthetic.LikeRows
-		if i%2 == 0 {
-			if k, s.found = synthetic.Midpoints, 0.5; i%4 == 0 {
-				s.dist = 3
-			}
-		}
-		trials, near, far = append(trials, trial{kind: k}), append(near, s), append(far, sample{found: 1, nodes: 20})
-	}
-	b := &builder{Graph: new(Graph)}
-	p := &pair{first: &level{ef: 10, samples: near}, second: &level{ef: 20, samples: far}}
-	chosen, completed := map[float32]float32{}, map[float32]float32{} // by the bound on the distance
-	for _, l := range b.stagedFrom(trials, 1, []*pair{p}, func(*level, float32) bool { return true }) {
-		chosen[l.within] = l.recall // the last one has seen all trials within
-		b.complete(trials, &l)
-		completed[l.within] = l.recall
-	}
-	for _, within := range []float32{1, 3} {
-		if chosen[within] != 0.5 || completed[within] != 0.5 {
-			t.Errorf("within %g: recall %g, then %g, want 0.5", within, chosen[within], completed[within])
-		}
-	}
-}
-
-// TestDistanceInDoubt: where only the bound on the distance keeps trials from missing, a level
-// promises less than they find, chosen and completed. What the spread tells counts in full.
-func TestDistanceInDoubt(t *testing.T) {
-	var trials []trial
-	var near, far []sample
-	for i := range 96 { // the farther half of the midpoints misses, and has smaller spreads
-		s := sample{found: 1, nodes: 10, dist: 1, spread: 2}
-		k := synthetic.LikeRows
-		if i%2 == 0 {
-			if k = synthetic.Midpoints; i%4 == 0 {
-				s.found, s.dist, s.spread = 0, 3, 1
-			}
-		}
-		trials, near, far = append(trials, trial{kind: k}), append(near, s), append(far, sample{found: 1, nodes: 20})
-	}
-	b := &builder{Graph: new(Graph)}
-	p := &pair{first: &level{ef: 10, samples: near}, second: &level{ef: 20, samples: far}}
-	type bounds struct{ within, spread float32 }
-	chosen, completed := map[bounds]float32{}, map[bounds]float32{}
-	for _, l := range b.stagedFrom(trials, 1, []*pair{p}, func(*level, float32) bool { return true }) {
-		at := bounds{l.within, l.spread}
-		chosen[at] = l.recall
-		b.complete(trials, &l)
-		completed[at] = l.recall
-	}
-	for at, want := range map[bounds]float32{{1, 0}: 0.95, {1, 2}: 1, {alwaysBeyond, 0}: 1} {
-		if chosen[at] != want || completed[at] != want {
-			t.Errorf("within %g, spread %g: recall %g, then %g, want %g", at.within, at.spread, chosen[at], completed[at], want)
-		}
-	}
-}
-
-// TestWatchSpread: searches go on to the second stage below the greatest spread for which queries
-// like the rows take hardly more expansions. A level of one stage gets the first scan with its
-// recall. No level promises more.
-func TestWatchSpread(t *testing.T) {
-	const n = 100
-	var trials []trial
-	scans := []sketchScan{{deviations: 1}, {deviations: 2}}
-	var near []sample
-	for i := range n { // spreads from 1 to 1.99 in an order of their own
-		spread := 1 + float32(i*37%n)/n
-		trials, near = append(trials, trial{kind: synthetic.LikeRows}), append(near, sample{found: 1, nodes: 100, dist: 1, spread: spread})
-		scans[0].samples = append(scans[0].samples, sample{found: 0.5, nodes: 50})
-		scans[1].samples = append(scans[1].samples, sample{found: 1, nodes: 50})
-	}
-	for range 50 { // between groups
-		trials, near = append(trials, trial{kind: synthetic.Midpoints}), append(near, sample{found: 0.5, nodes: 100, dist: 1, spread: 0.2})
-		scans[0].samples = append(scans[0].samples, sample{found: 0.5, nodes: 50})
-		scans[1].samples = append(scans[1].samples, sample{found: 1, nodes: 50})
-	}
-	b := &builder{Graph: new(Graph)}
-	one := level{ef: 100, recall: 0.8, usual: 100, nodes: 100, whole: 0.9, samples: near}
-	two := one
-	two.within, two.beyond = 2, Stage{Deviations: 1}
-	two.pair = &pair{first: &one, sketches: &scans[0]}
-	farther, bounded, dear, dearest := two, two, one, one
-	farther.within, bounded.spread, bounded.usual = 0.5, 1.5, 125
-	dear.usual = 24     // expansions: a scan in 417 searches is affordable, and there are a hundred
-	dearest.usual = 0.9 // one in 11,111
-	for _, c := range []struct {
-		name           string
-		l              level
-		within, spread float32
-		beyond         Stage
-	}{
-		{"one stage", one, atAnyDistance, 1.03, Stage{Deviations: 2}}, // 200 expansions are four scans of 50
-		{"two stages", two, 2, 1.03, Stage{Deviations: 1}},
-		{"all are far", farther, 0.5, 0, Stage{Deviations: 1}},
-		{"a greater bound", bounded, 2, 1.54, Stage{Deviations: 1}},         // 250 are five more
-		{"dear scans", dear, atAnyDistance, 1 / 1.04, Stage{Deviations: 2}}, // as far below the least as that below the fifth
-		{"dearest scans", dearest, 0, 0, Stage{}},
-	} {
-		l := c.l
-		b.watchSpread(trials, &l, scans)
-		if l.within != c.within || math.Abs(float64(l.spread-c.spread)) > 1e-6 || l.beyond != c.beyond || l.recall != 0.8 ||
-			l.whole != 0.9 || l.ef != 100 || l.usual < c.l.usual || l.usual > (1+watching)*c.l.usual {
-			t.Errorf("%s: %v, spread %g, within %g, recall %g, %g nodes", c.name, l.setting(10, 1), l.spread, l.within,
-				l.recall, l.usual)
-		}
 	}
 }
 
@@ -485,8 +349,8 @@ func TestBetweenSmallGroups(t *testing.T) {
 	if sketched > len(like)/20 {
 		t.Errorf("%v: %d of %d searches like the rows scan sketches", s, sketched, len(like))
 	}
-	one, ok := g.Setting(recall, k, AnyFilter)
-	if !ok || one.Within > 0 || one.Spread != s.Spread || one.Beyond != (Stage{}) {
+	one, ok := g.Setting(recall, k, levels.AnyFilter)
+	if !ok || one.Within > 0 || one.Spread != s.Spread || one.Beyond != (levels.Stage{}) {
 		t.Fatalf("under a filter: %v, %v", one, ok)
 	}
 	allowed := bitset.New(d.Len())
@@ -565,10 +429,10 @@ func TestBetweenTemplates(t *testing.T) {
 		}
 		return x
 	})
-	for c, levels := range g.levels {
-		for _, l := range levels {
-			if l.within > 0 && l.beyond.Deviations == 0 {
-				t.Errorf("%d results: %v", calibrated[c], l.setting(calibrated[c], 1))
+	for c, k := range levels.Results {
+		for _, l := range g.Levels(c) {
+			if l.Within > 0 && l.Beyond.Deviations == 0 {
+				t.Errorf("%d results: %v", k, l.Setting(k, 1))
 			}
 		}
 	}

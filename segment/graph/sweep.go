@@ -5,18 +5,17 @@ import (
 	"slices"
 
 	"github.com/vecbolt/vecbolt/internal/synthetic"
+	"github.com/vecbolt/vecbolt/segment/graph/levels"
 )
 
 // Parameters of a sweep.
 const (
-	firstEF     = 10
 	lastEF      = 1500   // for 1,000 results and for many rows more: see widths
 	lastShare   = 100    // of many rows, one in this many
 	largestEF   = 6000   // but not more than this,
 	deepestEF   = 10_000 // or than this for the columns of more than 100 results
 	perDecade   = 12     // beam widths per factor of ten
 	denseEF     = 3500   // above it, only every other width is measured, because wide walks take long
-	enough      = 0.998  // recall at which a sweep ends
 	nearly      = 0.9    // recall below which one search measures all wider beams
 	mostVain    = 3      // rounds that bring only levels not worth while, after which it ends too
 	moreRatios  = 2      // stopping ratios to measure for each ef beyond those that made a difference
@@ -38,6 +37,7 @@ type sweep struct {
 	*builder
 	trials  []trial
 	columns []int
+	choose  [levels.Columns]*levels.Chooser // among the levels of these columns
 	score   scoreFunc
 	deep    bool // of many results
 
@@ -47,21 +47,24 @@ type sweep struct {
 	from, last int   // indexes of the ratios to measure; len(stopRatios) stands for no ratio
 
 	turn  int // rounds before
-	tried [len(calibrated)][]level
-	best  [len(calibrated)]float32 // recall of levels that are worth while
-	least float32                  // recall without a ratio in the column that has least
-	vain  int                      // rounds that brought only levels that are not worth while
+	tried [levels.Columns][]levels.Candidate
+	best  [levels.Columns]float32 // recall of levels that are worth while
+	least float32                 // recall without a ratio in the column that has least
+	vain  int                     // rounds that brought only levels that are not worth while
 }
 
 func (b *builder) newSweep(trials []trial, columns []int, score scoreFunc) *sweep {
-	s := &sweep{builder: b, trials: trials, columns: columns, score: score, deep: columns[0] >= always,
-		efs:  b.widths(calibrated[columns[len(columns)-1]]),
+	s := &sweep{builder: b, trials: trials, columns: columns, score: score, deep: columns[0] >= levels.Always,
+		efs:  b.widths(levels.Results[columns[len(columns)-1]]),
 		last: len(stopRatios)}
 	if most := b.widestWalk(trials, columns); most > 0 {
 		s.efs = slices.DeleteFunc(s.efs, func(ef int) bool { return ef > most })
 	}
 	if b.sifts {
 		s.trials = oneIn(tryEvery, trials, func(k synthetic.Kind) bool { return !s.deep || !b.easy[k] })
+	}
+	for _, c := range columns {
+		s.choose[c] = b.chooser(s.trials, c)
 	}
 	switch { // wide beams contain narrow ones, but easy rows need none
 	case b.rough(): // the first useful estimate of a row counts, and the beam decides which is useful
@@ -78,11 +81,11 @@ func (b *builder) newSweep(trials []trial, columns []int, score scoreFunc) *swee
 // without sketches. Most walks with a stopping ratio expand a part of their beam.
 func (b *builder) widestWalk(trials []trial, columns []int) (most int) {
 	for _, c := range columns {
-		_, usual := b.usualScan(trials, c)
+		_, usual := b.chooser(trials, c).UsualScan()
 		if usual == 0 {
 			return 0
 		}
-		most = max(most, widerThanScan*int(usual), 2*calibrated[c], leastWidest)
+		most = max(most, widerThanScan*int(usual), 2*levels.Results[c], leastWidest)
 	}
 	return most
 }
@@ -90,15 +93,15 @@ func (b *builder) widestWalk(trials []trial, columns []int) (most int) {
 // widths returns the beam widths to measure for k results.
 func (b *builder) widths(k int) (efs []int) {
 	most := largestEF
-	if k > calibrated[always-1] {
+	if k > levels.Results[levels.Always-1] {
 		most = deepestEF
 	}
 	step := 1
-	if b.rough() && k > calibrated[always-1] { // a walk for each width, and few trials
+	if b.rough() && k > levels.Results[levels.Always-1] { // a walk for each width, and few trials
 		step = 2
 	}
 	for i := 0; ; i += step {
-		ef := int(firstEF * math.Pow(10, float64(i)/perDecade))
+		ef := int(levels.FirstEF * math.Pow(10, float64(i)/perDecade))
 		if ef > max(lastEF, min(b.Len()/lastShare, most), 4*k) || len(efs) > 0 && efs[len(efs)-1] >= b.Len() {
 			return efs
 		}
@@ -122,7 +125,7 @@ func (s *sweep) round() error {
 	// Walks of the others tell only what the levels of this round cost. That matters if one of
 	// these can be better than all before.
 	if len(missed) > 0 && len(complete) > 0 && !s.promising(complete, len(efs)) {
-		if slices.ContainsFunc(s.columns, func(c int) bool { return highest(s.tried[c]) > s.best[c] }) {
+		if slices.ContainsFunc(s.columns, func(c int) bool { return levels.Highest(s.tried[c]) > s.best[c] }) {
 			s.vain++
 		}
 		return nil
@@ -153,16 +156,16 @@ func (s *sweep) measure(efs []int) {
 	gain, dear := false, false // see better
 	useful, narrow := 0, len(stopRatios)
 	for _, c := range s.columns {
-		var levels []level
+		var last []levels.Candidate
 		for i, ef := range efs {
-			levels = s.outcomes(s.trials, c, i, ef, s.last)
-			s.tried[c] = append(s.tried[c], levels[s.from:]...)
-			recall, over := s.better(levels[s.from:], c, s.best[c])
+			last = s.outcomes(c, i, ef)
+			s.tried[c] = append(s.tried[c], last[s.from:]...)
+			recall, over := s.better(last[s.from:], c)
 			gain, dear, s.best[c] = gain || recall > s.best[c], dear || over, recall
 		}
-		whole := levels[s.last].recall
+		whole := last[s.last].Recall
 		s.least = min(s.least, whole)
-		at := slices.IndexFunc(levels, func(l level) bool { return 1-whole >= stepKept*(1-l.recall) })
+		at := slices.IndexFunc(last, func(l levels.Candidate) bool { return 1-whole >= levels.Step*(1-l.Recall) })
 		useful, narrow = max(useful, at), min(narrow, at)
 	}
 	s.from = max(0, narrow-fewerRatios)
@@ -180,6 +183,24 @@ func (s *sweep) measure(efs []int) {
 	}
 }
 
+// outcomes returns the measured levels of a column for the i-th ef of a round and each stopping
+// ratio up to the last.
+func (s *sweep) outcomes(column, i, ef int) (all []levels.Candidate) {
+	for j := range s.last + 1 {
+		setting := levels.Setting{EF: ef}
+		if j < len(stopRatios) {
+			setting.StopRatio = stopRatios[j]
+		}
+		all = append(all, s.choose[column].Measure(setting, func(t int) levels.Sample {
+			return s.trials[t].end(i, j).sample(column)
+		}))
+	}
+	for j := range all {
+		all[j].Whole = all[s.last].Recall // at least
+	}
+	return all
+}
+
 // byCompleteness returns the trials whose last search missed rows of these columns, and the others.
 func byCompleteness(trials []trial, columns []int) (missing, complete []int) {
 	for i := range trials {
@@ -192,14 +213,6 @@ func byCompleteness(trials []trial, columns []int) (missing, complete []int) {
 	return missing, complete
 }
 
-// highest returns the highest recall of some levels.
-func highest(levels []level) (recall float32) {
-	for _, l := range levels {
-		recall = max(recall, l.recall)
-	}
-	return recall
-}
-
 // promising reports whether a round can have a level of higher recall than all that were tried, if
 // the trials that were not walked in it find everything.
 func (s *sweep) promising(skipped []int, efs int) bool {
@@ -207,21 +220,21 @@ func (s *sweep) promising(skipped []int, efs int) bool {
 	for _, c := range s.columns {
 		all.found[c] = 1
 	}
-	idle := map[*trial]bool{}
+	idle := make([]bool, len(s.trials))
 	for _, i := range skipped {
-		idle[&s.trials[i]] = true
+		idle[i] = true
 	}
 	for _, c := range s.columns {
-		best := highest(s.tried[c])
+		best := levels.Highest(s.tried[c])
 		for i := range efs {
 			for j := range s.last + 1 {
-				l := levelOf(s.trials, c, Setting{}, func(t *trial) *outcome {
+				recall := s.choose[c].Recall(func(t int) levels.Sample {
 					if idle[t] {
-						return &all
+						return all.sample(c)
 					}
-					return t.end(i, j)
+					return s.trials[t].end(i, j).sample(c)
 				})
-				if l.recall > best {
+				if recall > best {
 					return true
 				}
 			}
@@ -264,7 +277,7 @@ func (s *sweep) draw(complete []int) (hard, sample, easy []int) {
 // A tally has sums of outcomes, by kind and by stopping ratio.
 type tally [synthetic.Kinds][len(stopRatios) + 1]struct {
 	n, nodes float64
-	found    [len(calibrated)]float64
+	found    [levels.Columns]float64
 }
 
 func tallyOf(trials []trial, which []int) *tally {
@@ -308,15 +321,16 @@ func infer(trials []trial, sample, easy []int, before *tally, last int) {
 	}
 }
 
-// better returns the highest recall of those levels of a column that are worth while, best if none
-// is higher. dear says that others have a higher recall than best.
-func (b *builder) better(levels []level, column int, best float32) (recall float32, dear bool) {
+// better returns the highest recall of those levels of a column that are worth while, the best so
+// far if none is higher. dear says that others have a higher recall than the best so far.
+func (s *sweep) better(tried []levels.Candidate, column int) (recall float32, dear bool) {
+	best := s.best[column]
 	recall = best
-	for i := range levels {
-		switch l := &levels[i]; {
-		case l.recall <= best:
-		case b.worth(l, column):
-			recall = max(recall, l.recall)
+	for i := range tried {
+		switch l := &tried[i].Level; {
+		case l.Recall <= best:
+		case s.choose[column].Worth(l):
+			recall = max(recall, l.Recall)
 		default:
 			dear = true
 		}
@@ -328,7 +342,7 @@ func (b *builder) better(levels []level, column int, best float32) (recall float
 // the beam, an expansion finds one row, so searches for k rows expand k at least.
 func (s *sweep) affordable() bool {
 	return !s.rough() || slices.ContainsFunc(s.columns, func(c int) bool {
-		k := calibrated[c]
-		return s.worth(&level{ef: k, stopRatio: stopRatios[0], nodes: float32(k)}, c)
+		k := levels.Results[c]
+		return s.choose[c].Worth(&levels.Level{EF: k, StopRatio: stopRatios[0], Nodes: float32(k)})
 	})
 }

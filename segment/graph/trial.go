@@ -6,15 +6,22 @@ import (
 
 	"github.com/vecbolt/vecbolt/internal/synthetic"
 	"github.com/vecbolt/vecbolt/segment/codes"
+	"github.com/vecbolt/vecbolt/segment/graph/levels"
 )
 
 // An outcome is the state of a search at the point where a setting would end it.
 type outcome struct {
 	nodes  int // expansions
-	found  [len(calibrated)]float32
-	beyond [len(calibrated)]bool    // all are found because the answer would be exact
-	dist   [len(calibrated)]float32 // of the row of the column's rank
-	spread float32                  // of the rows found, if searches may have two stages
+	found  [levels.Columns]float32
+	beyond [levels.Columns]bool    // all are found because the answer would be exact
+	dist   [levels.Columns]float32 // of the row of the column's rank
+	spread float32                 // of the rows found, if searches may have two stages
+}
+
+// sample returns the sample of the outcome for a column.
+func (o *outcome) sample(column int) levels.Sample {
+	return levels.Sample{Found: o.found[column], Nodes: float32(o.nodes), Exact: o.beyond[column], Dist: o.dist[column],
+		Spread: o.spread}
 }
 
 // complete reports whether all rows of these columns were found, so that searches that go on find
@@ -48,18 +55,20 @@ type trial struct {
 	whole     []outcome                // outcome for each beam width, with the last stopping ratio
 	ended     [len(stopRatios)]outcome // outcome for each smaller ratio that has ended the search so far
 	confirmed []confirmation           // by setting
-	margin    [len(calibrated)]float32 // margin that would have been enough
+	margin    [levels.Columns]float32  // margin that would have been enough
 
-	deep [len(calibrated)]sight // what a wide search finds, by column
+	deep [levels.Columns]sight // what a wide search finds, by column
 
-	scanned [len(calibrated)][len(sketchDeviations)]sample // by scans of the sketches, without the walk before
-	walked  float32                                        // expansions of that walk
+	scanned [levels.Columns][len(levels.Deviations)]levels.Sample // by scans of the sketches, without the walk before
+	walked  float32                                               // expansions of that walk
 }
 
 // queries returns trials that have queries only.
 func (b *builder) queries(rows codes.Source) (all []trial, err error) {
 	from := synthetic.Rows{Metric: b.head.ident.Metric, Len: b.Len(), Dim: b.Dim(), Read: rows, Seed: b.head.seed,
-		Results: [...]int{calibrated[always-2], calibrated[always-1], calibrated[len(calibrated)-1]}, Most: b.most,
+		Results: [...]int{levels.Results[levels.Always-2], levels.Results[levels.Always-1],
+			levels.Results[levels.Columns-1]},
+		Most: b.most,
 		Each: func(n int, f func(i int) error) error {
 			return b.each(n, func(_ *workerScratch, i int) error { return f(i) })
 		}}
@@ -88,8 +97,8 @@ type scoreFunc func(t *trial, row uint32) (float64, error)
 // with each smaller one. One search gives all of them, because a search with a larger limit
 // continues a search with a smaller one. planned is whether searches may have two stages.
 func (t *trial) walk(columns, efs []int, last int, planned bool, w *workerScratch, score scoreFunc) error {
-	k, q, buf := calibrated[columns[len(columns)-1]], t.query, &w.buf
-	if err := q.startWith(k, Stage{EF: efs[len(efs)-1]}, nil, 0, buf); err != nil {
+	k, q, buf := levels.Results[columns[len(columns)-1]], t.query, &w.buf
+	if err := q.startWith(k, levels.Stage{EF: efs[len(efs)-1]}, nil, 0, buf); err != nil {
 		return err
 	}
 	buf.ef = 0 // first only the entry points
@@ -118,7 +127,7 @@ func (t *trial) walk(columns, efs []int, last int, planned bool, w *workerScratc
 			if o.found[c] == 1 && !o.beyond[c] { // and stays so
 				continue
 			}
-			if err := q.collect(calibrated[c], nil, buf); err != nil {
+			if err := q.collect(levels.Results[c], nil, buf); err != nil {
 				return err
 			}
 			var err error
@@ -162,13 +171,13 @@ func (t *trial) end(i, j int) *outcome {
 
 // beyond reports whether the last row found is beyond the horizon.
 func (t *trial) beyond(column int, buf *Buffer) bool {
-	k, horizon := calibrated[column], t.query.g.head.horizons[column]
+	k, horizon := levels.Results[column], t.query.g.head.horizons[column]
 	return horizon > 0 && len(buf.dists) >= k && buf.dists[k-1] > horizon
 }
 
-// dist returns the distance that decides about a second stage: see Setting.Within.
+// dist returns the distance that decides about a second stage: see levels.Setting.Within.
 func (t *trial) dist(column int, buf *Buffer) float32 {
-	if dist, ok := t.query.found(buf).within(t.query.g.rank(calibrated[column])); ok {
+	if dist, ok := t.query.found(buf).within(t.query.g.Rank(levels.Results[column])); ok {
 		return dist
 	}
 	return math.MaxFloat32
@@ -178,9 +187,9 @@ func (t *trial) dist(column int, buf *Buffer) float32 {
 // the best score: searches for two and three results go as far as it does, and want both parents of
 // a midpoint.
 func (t *trial) wanted(column int) []neighbour {
-	n := min(calibrated[column], len(t.truth))
-	if calibrated[column] == 1 {
-		for n < min(few, len(t.truth)) && t.truth[n].score == t.truth[0].score {
+	n := min(levels.Results[column], len(t.truth))
+	if levels.Results[column] == 1 {
+		for n < min(levels.Few, len(t.truth)) && t.truth[n].score == t.truth[0].score {
 			n++
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/segment/codes"
+	"github.com/vecbolt/vecbolt/segment/graph/levels"
 	"github.com/vecbolt/vecbolt/simd"
 )
 
@@ -47,7 +48,7 @@ func (b *builder) compareAll(trials []trial, rows codes.Source) error {
 		t.point = make([]float32, b.Dim()+1)
 		t.point[b.Dim()] = b.space.point(t.point[:b.Dim()], t.vec, true)
 		t.norm, t.cut = b.norm(t.vec), math.Inf(-1)
-		if err := t.query.attempt(t.most, Setting{EF: t.most}, nil, &w.buf); err != nil {
+		if err := t.query.attempt(t.most, levels.Setting{EF: t.most}, nil, &w.buf); err != nil {
 			return err
 		}
 		if last, ok := t.query.found(&w.buf).within(t.most); ok {

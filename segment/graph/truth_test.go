@@ -7,6 +7,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/synthetic"
+	"github.com/vecbolt/vecbolt/segment/graph/levels"
 )
 
 // TestTruth: trials know their true neighbours, also where codes cannot tell rows apart, so that
@@ -51,7 +52,7 @@ func TestTruth(t *testing.T) {
 					}
 				}
 				w := b.workers[0]
-				if err := x.query.attempt(x.most, Setting{EF: x.most}, nil, &w.buf); err != nil {
+				if err := x.query.attempt(x.most, levels.Setting{EF: x.most}, nil, &w.buf); err != nil {
 					t.Fatal(err)
 				}
 				if last, ok := x.query.found(&w.buf).within(x.most); ok && b.scoreAt(x, float64(widened*last)) > x.least {

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/vecbolt/vecbolt/internal/synthetic"
+	"github.com/vecbolt/vecbolt/segment/graph/levels"
 )
 
 // The planner weighs a walk against a scan by the distances that it will estimate. A walk of the
@@ -55,7 +56,7 @@ func (b *builder) measureWork(trials []trial) error {
 	counts := make([][len(workWidths)]Stats, len(walks))
 	err := b.each(len(walks), func(w *workerScratch, i int) error {
 		for j := from; j < to; j++ {
-			if err := walks[i].query.attempt(1, Setting{EF: workWidths[j]}, nil, &w.buf); err != nil {
+			if err := walks[i].query.attempt(1, levels.Setting{EF: workWidths[j]}, nil, &w.buf); err != nil {
 				return err
 			}
 			counts[i][j] = w.buf.stats
@@ -94,9 +95,9 @@ func (g *Graph) met() int { return len(g.entryPoints) + len(g.over) }
 
 // Work returns about how many distances a search with this setting estimates (see Stats.Estimated)
 // for a filter that allows this many rows.
-func (g *Graph) Work(s Setting, allowed int) float64 {
+func (g *Graph) Work(s levels.Setting, allowed int) float64 {
 	rows := float64(g.Len())
-	expanded := s.usual() * rows / float64(max(1, allowed))
+	expanded := s.Expansions() * rows / float64(max(1, allowed))
 	if g.Quick() {
 		return float64(g.met()) + float64(degree*min(expanded, rows))
 	}
@@ -106,7 +107,7 @@ func (g *Graph) Work(s Setting, allowed int) float64 {
 // Cost returns the price of a search for k rows with a setting, under a filter that allows this
 // many rows, in the unit of Price. The fewer rows are allowed, the farther a walk goes. A scan of
 // sketches looks at all rows anyway, but more of them pass: those that the filter excludes, too.
-func (g *Graph) Cost(s Setting, k, allowed int, filtered bool) float64 {
+func (g *Graph) Cost(s levels.Setting, k, allowed int, filtered bool) float64 {
 	if !filtered || !s.Scans() {
 		return g.Price(g.Work(s, allowed), k, filtered)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/segment/codes"
+	"github.com/vecbolt/vecbolt/segment/graph/levels"
 )
 
 // TestWork compares the distances that Work expects with those that searches estimate, among rows
@@ -25,7 +26,7 @@ func TestWork(t *testing.T) {
 			g := d.graph(t, fileformat.Cosine, Options{layout: plain})
 			var buf Buffer
 			for _, ef := range []int{12, 30, 100, 400, 2000} {
-				s := Setting{EF: ef}
+				s := levels.Setting{EF: ef}
 				sum := 0
 				for i := range queries {
 					_, stats, err := g.Query(all.Row(rows+i)).Find(1, s, nil, &buf)
@@ -99,14 +100,14 @@ func TestPriceUnderFilter(t *testing.T) {
 // rows the filter allows. Only the rows that pass beside excluded ones become more.
 func TestCostOfScan(t *testing.T) {
 	g := &Graph{head: header{layout: quick, ident: codes.Ident{Rows: 100_000, Dim: 384}}}
-	s := Setting{EF: firstEF, Within: alwaysBeyond, Beyond: Stage{Deviations: 2}}
+	s := levels.Setting{EF: levels.FirstEF, Within: levels.AlwaysBeyond, Beyond: levels.Stage{Deviations: 2}}
 	scan := g.SketchPrice(g.Len()) / (degree * g.estimatePrice())
-	s.nodes = scan // none passes
+	s.Nodes = scan // none passes
 	all, few := g.Cost(s, 100, g.Len(), true), g.Cost(s, 100, 10, true)
 	if math.Abs(few/all-1) > 1e-3 {
 		t.Errorf("the cost is %g where all rows are allowed, %g where ten are", all, few)
 	}
-	s.nodes = 1.1 * scan
+	s.Nodes = 1.1 * scan
 	if more, most := g.Cost(s, 100, 1000, true), g.Cost(s, 100, 10, true); !(more > few && most > more) {
 		t.Errorf("costs %g where no row passes, %g and %g with ever fewer allowed", few, more, most)
 	}
@@ -141,7 +142,7 @@ func TestWalked(t *testing.T) {
 		h.work[0] = c.w
 		g := &Graph{head: h}
 		g.head.ident.Rows, g.head.ident.Dim = 100, 4
-		if work := g.Work(Setting{EF: 30}, 100); c.ok && len(c.narrower) == 0 && !(work > 0 && work <= 100) {
+		if work := g.Work(levels.Setting{EF: 30}, 100); c.ok && len(c.narrower) == 0 && !(work > 0 && work <= 100) {
 			t.Errorf("%v: %v distances", c.w, work)
 		}
 	}
@@ -150,13 +151,13 @@ func TestWalked(t *testing.T) {
 	copy(g.head.work[:], []walkWork{{10, 20}, {50, 60}})
 	last := 0.0
 	for _, ef := range []int{1, 5, 10, 30, 50, 100} {
-		work := g.Work(Setting{EF: ef}, 100)
+		work := g.Work(levels.Setting{EF: ef}, 100)
 		if !(work > last && work <= 100) {
 			t.Errorf("%d expansions: %v distances after %v", ef, work, last)
 		}
 		last = work
 	}
-	if at := g.Work(Setting{EF: 50}, 100); fmt.Sprintf("%.3f", at) != "60.000" {
+	if at := g.Work(levels.Setting{EF: 50}, 100); fmt.Sprintf("%.3f", at) != "60.000" {
 		t.Errorf("%v distances where 60 were measured", at)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/vecbolt/vecbolt/internal/codec"
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/segment/codes"
+	"github.com/vecbolt/vecbolt/segment/graph/levels"
 	"github.com/vecbolt/vecbolt/simd"
 )
 
@@ -126,7 +127,7 @@ func construct(ctx context.Context, ident codes.Ident, rows codes.Source, opts O
 		return nil, fmt.Errorf("graph: cannot index %d rows of dimension %d for metric %d", ident.Rows,
 			ident.Dim, ident.Metric)
 	}
-	h := header{levelSize: levelSize, ident: ident, layout: opts.layout}
+	h := header{levelSize: levels.Size, ident: ident, layout: opts.layout}
 	h.sketched = ident.Dim <= simd.MaxSign && !opts.unsketched
 	if h.layout == 0 {
 		h.layout = layoutOf(&ident, cmp.Or(opts.QuickSize, quickSize))
@@ -183,8 +184,8 @@ func construct(ctx context.Context, ident codes.Ident, rows codes.Source, opts O
 		}
 	}
 	g.head.entryPoints, g.head.overflow = uint32(len(g.entryPoints)), uint32(len(g.over))
-	for i, table := range g.levels {
-		g.head.levels[i] = uint32(len(table))
+	for i := range g.head.levels {
+		g.head.levels[i] = uint32(len(g.Levels(i)))
 	}
 	g.head.unshared = opts.Small && !g.head.shares()
 	if g.head.shares() {
@@ -363,7 +364,7 @@ func (g *Graph) write(w io.WriterAt) (int64, error) {
 	if g.codes != nil {
 		mean = nil // it is in the codes
 	}
-	for _, words := range [][]uint32{g.duplicates, mean, g.entryPoints, g.over, encodeLevels(&g.levels)} {
+	for _, words := range [][]uint32{g.duplicates, mean, g.entryPoints, g.over, g.Encode()} {
 		out.Add(codec.BytesFromU32s(words))
 		out.Pad(sectionEnd)
 	}

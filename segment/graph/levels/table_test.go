@@ -1,4 +1,4 @@
-package graph
+package levels
 
 import (
 	"math"
@@ -6,21 +6,21 @@ import (
 )
 
 func TestSetting(t *testing.T) {
-	lv := func(ef int, stop, nodes, recall, whole float32) level {
-		return level{ef: ef, stopRatio: stop, nodes: 2 * nodes, usual: nodes, recall: recall, whole: whole}
+	lv := func(ef int, stop, nodes, recall, whole float32) Level {
+		return Level{EF: ef, StopRatio: stop, Nodes: 2 * nodes, Usual: nodes, Recall: recall, Whole: whole}
 	}
 	st := func(ef int, stop float32, nodes float64) Setting {
-		return Setting{EF: ef, StopRatio: stop, nodes: nodes}
+		return Setting{EF: ef, StopRatio: stop, Nodes: nodes}
 	}
-	three := [len(calibrated)][]level{
+	three := [Columns][]Level{
 		{lv(10, 1.5, 8, 0.75, 0.8125), lv(20, 0, 20, 0.875, 0.875), lv(100, 1.25, 70, 1, 1)},
 		{lv(10, 0, 10, 0.5, 0.5), lv(40, 1.25, 18, 0.75, 0.875), lv(100, 0, 100, 0.96875, 0.96875)},
 		{lv(100, 0, 100, 0.5, 0.5), lv(150, 1.25, 130, 0.875, 0.9375)}}
 	all := three
-	all[3] = []level{lv(300, 1.5, 300, 0.75, 0.75)}
-	all[4] = []level{lv(1000, 0, 1000, 0.75, 0.875), lv(2000, 1.25, 1500, 0.96875, 0.96875)}
+	all[3] = []Level{lv(300, 1.5, 300, 0.75, 0.75)}
+	all[4] = []Level{lv(1000, 0, 1000, 0.75, 0.875), lv(2000, 1.25, 1500, 0.96875, 0.96875)}
 	for _, c := range []struct {
-		levels [len(calibrated)][]level
+		levels [Columns][]Level
 		recall float64
 		k      int
 		want   Setting
@@ -33,8 +33,8 @@ func TestSetting(t *testing.T) {
 		{all, 0.75, 10, st(40, 1.25, 18), true}, {all, 0.875, 100, st(150, 1.25, 130), true}, {all, 0.75, 101, st(300, 1.5, 300), true},
 		{all, 0.8, 300, Setting{}, false}, {all, 0.8, 301, st(2000, 1.25, 1500), true}, {all, 0.75, 2000, st(2000, 0, 2000), true},
 	} {
-		g := &Graph{levels: c.levels}
-		if s, ok := g.Setting(c.recall, c.k, NoFilter); s != c.want || ok != c.ok {
+		table := NewTable(c.levels)
+		if s, ok := table.Setting(c.recall, c.k, NoFilter); s != c.want || ok != c.ok {
 			t.Errorf("recall %g of %d: %+v, %v, want %+v, %v", c.recall, c.k, s, ok, c.want, c.ok)
 		}
 	}
@@ -45,11 +45,11 @@ func TestSetting(t *testing.T) {
 		return s
 	}
 	dear := all
-	dear[0] = []level{lv(30, 1.25, 30, 0.875, 1), lv(120, 1.75, 110, 1, 1)}
+	dear[0] = []Level{lv(30, 1.25, 30, 0.875, 1), lv(120, 1.75, 110, 1, 1)}
 	whole := all
-	whole[0] = []level{lv(200, 0, 200, 0.875, 1)}
+	whole[0] = []Level{lv(200, 0, 200, 0.875, 1)}
 	for _, c := range []struct {
-		levels   [len(calibrated)][]level
+		levels   [Columns][]Level
 		recall   float64
 		k        int
 		upTo, ok bool
@@ -63,17 +63,17 @@ func TestSetting(t *testing.T) {
 		{whole, 0.75, 100, true, true, st(200, 0, 200)}, {whole, 0.9, 100, true, false, Setting{}},
 		{all, 0.8, 300, true, false, Setting{}},
 	} {
-		g := &Graph{levels: c.levels}
-		setting := g.Setting
+		table := NewTable(c.levels)
+		setting := table.Setting
 		if c.upTo {
-			setting = g.SettingUpTo
+			setting = table.SettingUpTo
 		}
 		if s, ok := setting(c.recall, c.k, NoFilter); s != c.want || ok != c.ok {
 			t.Errorf("recall %g of %d, up to %v: %+v, %v, want %+v, %v", c.recall, c.k, c.upTo, s, ok, c.want, c.ok)
 		}
 	}
 	for _, c := range []struct {
-		levels [len(calibrated)][]level
+		levels [Columns][]Level
 		ef, k  int
 		want   float64
 	}{
@@ -81,16 +81,14 @@ func TestSetting(t *testing.T) {
 		{three, 99, 100, 0}, {three, 449, 300, 0.5}, {three, 450, 300, 0.9375},
 		{all, 450, 300, 0.75}, {all, 1999, 1000, 0.875}, {all, 2000, 500, 0.96875},
 	} {
-		g := new(Graph)
-		for i, levels := range c.levels {
-			g.setLevels(i, levels)
-		}
-		if got := g.Recall(c.ef, c.k); got != c.want {
+		table := NewTable(c.levels)
+		if got := table.Recall(c.ef, c.k); got != c.want {
 			t.Errorf("walked %d has recall %g of %d, want %g", c.ef, got, c.k, c.want)
 		}
 	}
+	few, many := NewTable(three), NewTable(all)
 	for k, want := range map[int][2]int{1: {10, 10}, 10: {10, 10}, 11: {100, 100}, 101: {101, 300}, 1000: {1000, 1000}, 1001: {1001, 1001}} {
-		if a, b := (&Graph{levels: three}).rank(k), (&Graph{levels: all}).rank(k); a != want[0] || b != want[1] {
+		if a, b := few.Rank(k), many.Rank(k); a != want[0] || b != want[1] {
 			t.Errorf("for %d: ranks %d and %d, want %d", k, a, b, want)
 		}
 	}
@@ -104,10 +102,10 @@ func TestSetting(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	staged := lv(10, 1.5, 18, 0.75, 0)
-	staged.within, staged.beyond = 2, Stage{EF: 40, StopRatio: 1.25}
-	g := &Graph{levels: [len(calibrated)][]level{nil, {staged, lv(100, 0, 100, 0.875, 0.875)}, {staged, lv(100, 0, 100, 0.875, 0.875)}}}
-	want := Setting{EF: 10, StopRatio: 1.5, Within: 2, Beyond: Stage{EF: 40, StopRatio: 1.25}, nodes: 18}
-	if s, ok := g.Setting(0.75, 10, NoFilter); s != want || !ok || s.String() != "ef 10, stop ratio 1.5 (far from all rows: ef 40, stop ratio 1.25)" {
+	staged.Within, staged.Beyond = 2, Stage{EF: 40, StopRatio: 1.25}
+	table := NewTable([Columns][]Level{nil, {staged, lv(100, 0, 100, 0.875, 0.875)}, {staged, lv(100, 0, 100, 0.875, 0.875)}})
+	want := Setting{EF: 10, StopRatio: 1.5, Within: 2, Beyond: Stage{EF: 40, StopRatio: 1.25}, Nodes: 18}
+	if s, ok := table.Setting(0.75, 10, NoFilter); s != want || !ok || s.String() != "ef 10, stop ratio 1.5 (far from all rows: ef 40, stop ratio 1.25)" {
 		t.Errorf("two stages: %+v, %v: %[1]v", s, ok)
 	}
 	if s := want.Times(1.5); s.EF != 15 || s.StopRatio != 1.75 || s.Within != 2 || s.Beyond != (Stage{EF: 60, StopRatio: 1.375}) {
@@ -120,19 +118,19 @@ func TestSetting(t *testing.T) {
 	if s := want.Times(1.5); s.Spread != 0.5 {
 		t.Errorf("%+v", s)
 	}
-	if s, ok := g.Setting(0.75, 10, AnyFilter); s.Within != 0 || s.EF != 100 || !ok {
+	if s, ok := table.Setting(0.75, 10, AnyFilter); s.Within != 0 || s.EF != 100 || !ok {
 		t.Errorf("under a filter: %+v, %v", s, ok)
 	}
 	watched := staged
-	watched.within, watched.spread, watched.beyond = atAnyDistance, 0.5, Stage{Deviations: 2}
-	g.levels[1][0] = watched
-	if s, ok := g.Setting(0.75, 10, NoFilter); s.Within != atAnyDistance || !ok ||
+	watched.Within, watched.Spread, watched.Beyond = AtAnyDistance, 0.5, Stage{Deviations: 2}
+	table.levels[1][0] = watched
+	if s, ok := table.Setting(0.75, 10, NoFilter); s.Within != AtAnyDistance || !ok ||
 		s.String() != "ef 10, stop ratio 1.5 (between groups: a scan of sketches, 2 deviations)" {
 		t.Errorf("by the spread alone: %+v, %v: %[1]v", s, ok)
 	}
 	want = st(10, 1.5, 18)
 	want.Spread = 0.5
-	s, ok := g.Setting(0.75, 10, AnyFilter)
+	s, ok := table.Setting(0.75, 10, AnyFilter)
 	if s != want || !ok || s.String() != "ef 10, stop ratio 1.5 (between groups: a scan)" {
 		t.Errorf("under a filter, by the spread alone: %+v, %v: %[1]v", s, ok)
 	}
@@ -142,19 +140,19 @@ func TestSetting(t *testing.T) {
 		within float32
 		beyond Stage
 		two    bool
-	}{{2, Stage{Deviations: 2}, true}, {atAnyDistance, Stage{Deviations: 2}, false}, {alwaysBeyond, Stage{Deviations: 2}, false},
+	}{{2, Stage{Deviations: 2}, true}, {AtAnyDistance, Stage{Deviations: 2}, false}, {AlwaysBeyond, Stage{Deviations: 2}, false},
 		{2, Stage{}, false}, {2, Stage{EF: 40, StopRatio: 1.25}, false},
 		{2, Stage{EF: 40, Deviations: 2}, false}} {
-		g.levels[1][0].within, g.levels[1][0].beyond = c.within, c.beyond
-		if s, ok := g.Setting(0.75, 10, MildFilter); (s.Within > 0) != c.two || !ok || s.EF == 10 != (c.within == atAnyDistance || c.two) || c.two && (s.Within != c.within || s.Beyond != c.beyond) {
+		table.levels[1][0].Within, table.levels[1][0].Beyond = c.within, c.beyond
+		if s, ok := table.Setting(0.75, 10, MildFilter); (s.Within > 0) != c.two || !ok || s.EF == 10 != (c.within == AtAnyDistance || c.two) || c.two && (s.Within != c.within || s.Beyond != c.beyond) {
 			t.Errorf("under a mild filter, %+v: %+v, %v", c, s, ok)
 		}
 	}
 	// A scan whose deviations are too few for the recall is no such whole scan.
 	for deviations, within := range map[float32]float32{2: 0, 0.5: 2} {
 		scan, dearer := staged, staged
-		scan.within, scan.beyond, dearer.beyond = alwaysBeyond, Stage{Deviations: deviations}, Stage{Deviations: 2}
-		behind := &Graph{levels: [len(calibrated)][]level{{scan}, {scan, dearer, lv(100, 0, 100, 0.875, 0.875)}, {dearer}}}
+		scan.Within, scan.Beyond, dearer.Beyond = AlwaysBeyond, Stage{Deviations: deviations}, Stage{Deviations: 2}
+		behind := NewTable([Columns][]Level{{scan}, {scan, dearer, lv(100, 0, 100, 0.875, 0.875)}, {dearer}})
 		if s, ok := behind.Setting(0.75, 10, MildFilter); s.Within != within || !ok {
 			t.Errorf("under a mild filter, behind a scan with %g deviations: %+v, %v", deviations, s, ok)
 		}
@@ -163,40 +161,38 @@ func TestSetting(t *testing.T) {
 	if other.Spread = 1; s.and(other).Spread != 1 || other.and(s).Spread != 1 {
 		t.Errorf("%+v and %+v: %+v", s, other, s.and(other))
 	}
-	g.levels[1][0] = staged
-	for i, levels := range g.levels {
-		g.setLevels(i, levels)
-	}
-	if got := g.Recall(99, 10); got != 0 {
+	table.levels[1][0] = staged
+	table = NewTable(table.levels)
+	if got := table.Recall(99, 10); got != 0 {
 		t.Errorf("a level of two stages tells a recall of %g for ef 99", got)
 	}
-	// What is easy for both ends with the first stage, and a scan is the widest stage.
+	// Queries that are easy for both end with the first stage, and a scan is the widest stage.
 	sketched := func(ef int, deviations float32) Setting {
-		return Setting{EF: ef, Within: 1, Beyond: Stage{Deviations: deviations}, nodes: float64(ef)}
+		return Setting{EF: ef, Within: 1, Beyond: Stage{Deviations: deviations}, Nodes: float64(ef)}
 	}
 	if s := sketched(20, 2).Times(1.5); s.EF != 30 || s.Beyond != (Stage{Deviations: 3}) ||
 		s.String() != "ef 30 (far from all rows: a scan of sketches, 3 deviations)" {
 		t.Errorf("%+v: %[1]v", s)
 	}
-	one := Setting{EF: 20, StopRatio: 1.25, Within: 1, Spread: 0.5, nodes: 10}
+	one := Setting{EF: 20, StopRatio: 1.25, Within: 1, Spread: 0.5, Nodes: 10}
 	for _, c := range []struct{ s, t, want Setting }{
-		{one, st(30, 1.5, 12), Setting{EF: 30, StopRatio: 1.5, Within: 1, Spread: 0.5, nodes: 12}},
-		{st(30, 1.5, 12), one, Setting{EF: 30, StopRatio: 1.5, Within: 1, Spread: 0.5, nodes: 12}},
-		{one, Setting{EF: 10, StopRatio: 1.5, Within: 2, Spread: 1, Beyond: Stage{EF: 40, StopRatio: 1.25}, nodes: 8},
-			Setting{EF: 20, StopRatio: 1.5, Within: 1, Spread: 1, nodes: 10}},
-		{Setting{EF: 10, StopRatio: 1.5, Within: 2, Beyond: Stage{EF: 40, StopRatio: 1.25}, nodes: 8}, st(30, 1.125, 12),
-			Setting{EF: 30, StopRatio: 1.5, Within: 2, Beyond: Stage{EF: 40, StopRatio: 1.5}, nodes: 12}},
-		{Setting{EF: 10, StopRatio: 1.5, Within: 2, Beyond: Stage{EF: 40, StopRatio: 1.25}, nodes: 8}, st(50, 0, 50),
-			Setting{EF: 50, Within: 2, Beyond: Stage{EF: 50, StopRatio: 0}, nodes: 50}},
+		{one, st(30, 1.5, 12), Setting{EF: 30, StopRatio: 1.5, Within: 1, Spread: 0.5, Nodes: 12}},
+		{st(30, 1.5, 12), one, Setting{EF: 30, StopRatio: 1.5, Within: 1, Spread: 0.5, Nodes: 12}},
+		{one, Setting{EF: 10, StopRatio: 1.5, Within: 2, Spread: 1, Beyond: Stage{EF: 40, StopRatio: 1.25}, Nodes: 8},
+			Setting{EF: 20, StopRatio: 1.5, Within: 1, Spread: 1, Nodes: 10}},
+		{Setting{EF: 10, StopRatio: 1.5, Within: 2, Beyond: Stage{EF: 40, StopRatio: 1.25}, Nodes: 8}, st(30, 1.125, 12),
+			Setting{EF: 30, StopRatio: 1.5, Within: 2, Beyond: Stage{EF: 40, StopRatio: 1.5}, Nodes: 12}},
+		{Setting{EF: 10, StopRatio: 1.5, Within: 2, Beyond: Stage{EF: 40, StopRatio: 1.25}, Nodes: 8}, st(50, 0, 50),
+			Setting{EF: 50, Within: 2, Beyond: Stage{EF: 50, StopRatio: 0}, Nodes: 50}},
 		// A scan of the sketches goes on behind the wider of two walks.
 		{sketched(20, 2), sketched(10, 3), sketched(20, 3)},
 		{sketched(20, 2), st(10, 1.25, 8), sketched(20, 2)},
 		{sketched(20, 2), st(200, 1.25, 8), sketched(200, 2)},
-		{sketched(200, 1), Setting{EF: 20, Within: 1, Beyond: Stage{EF: 50}, nodes: 8},
-			Setting{EF: 200, Within: 1, Beyond: Stage{Deviations: 1}, nodes: 200}},
-		{sketched(20, 1), Setting{EF: 20, Within: 1, Beyond: Stage{EF: 50}, nodes: 8},
-			Setting{EF: 20, Within: 1, Beyond: Stage{EF: 50, Deviations: 1}, nodes: 20}},
-		{sketched(20, 1), Setting{EF: 20, Within: 1, nodes: 8}, Setting{EF: 20, Within: 1, nodes: 20}},
+		{sketched(200, 1), Setting{EF: 20, Within: 1, Beyond: Stage{EF: 50}, Nodes: 8},
+			Setting{EF: 200, Within: 1, Beyond: Stage{Deviations: 1}, Nodes: 200}},
+		{sketched(20, 1), Setting{EF: 20, Within: 1, Beyond: Stage{EF: 50}, Nodes: 8},
+			Setting{EF: 20, Within: 1, Beyond: Stage{EF: 50, Deviations: 1}, Nodes: 20}},
+		{sketched(20, 1), Setting{EF: 20, Within: 1, Nodes: 8}, Setting{EF: 20, Within: 1, Nodes: 20}},
 	} {
 		if got := c.s.and(c.t); got != c.want {
 			t.Errorf("%v and %v: %+v, want %+v", c.s, c.t, got, c.want)
@@ -204,29 +200,15 @@ func TestSetting(t *testing.T) {
 	}
 	// Files of earlier versions do not say how far usual searches go.
 	for nodes, want := range map[float32]float64{5: 5, 12: 12, 1000: 1.4 * math.Pow(1000, 0.8)} {
-		if got := (&level{stopRatio: 1.5, nodes: nodes}).expansions(10); got != want {
+		if got := (&Level{StopRatio: 1.5, Nodes: nodes}).expansions(10); got != want {
 			t.Errorf("of %g nodes %g are usual, want %g", nodes, got, want)
 		}
 	}
-	if got := (&level{nodes: 1000}).expansions(10); got != 1000 {
+	if got := (&Level{Nodes: 1000}).expansions(10); got != 1000 {
 		t.Errorf("without a ratio %g of 1,000 nodes are usual", got)
 	}
 	// How far the last of more than 100 rows may be is not known.
-	if s, ok := g.Setting(0.75, 300, NoFilter); s.Within != 0 || s.EF != 300 || !ok {
+	if s, ok := table.Setting(0.75, 300, NoFilter); s.Within != 0 || s.EF != 300 || !ok {
 		t.Errorf("extrapolated: %+v, %v", s, ok)
-	}
-}
-
-// TestMargin scores no more rows than the margins say, and every row where there are no margins.
-func TestMargin(t *testing.T) {
-	g := &Graph{head: header{margins: [len(calibrated)]float32{2, 1.25, 1.125}}}
-	for k, want := range map[int]float32{1: 2, 2: 2, 9: 2, 10: 1.25, 11: 1.25, 99: 1.25, 100: 1.125, 1000: 1.125} {
-		if got := g.margin(k); got != want {
-			t.Errorf("margin of %d: %g, want %g", k, got, want)
-		}
-	}
-	g.head.margins[0] = 0
-	if got := [...]float32{g.margin(1), g.margin(5), g.margin(10), g.margin(11)}; got != [...]float32{0, 0, 1.25, 1.25} {
-		t.Errorf("margins %g", got)
 	}
 }
