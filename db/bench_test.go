@@ -137,7 +137,7 @@ func BenchmarkSearchGraph(b *testing.B) {
 			}
 		}
 		for _, q := range []Query{{Accuracy: EF(20), Select: IDsOnly}, {Accuracy: EF(20)}, {Accuracy: EF(80), Select: IDsOnly}} {
-			name := fmt.Sprintf("%s/effort=%d/ids=%v", set.Name, q.Accuracy, q.Select == IDsOnly)
+			name := fmt.Sprintf("%s/ef=%d/ids=%v", set.Name, q.Accuracy, q.Select == IDsOnly)
 			b.Run(name, func(b *testing.B) {
 				b.ReportAllocs()
 				for i := 0; b.Loop(); i++ {

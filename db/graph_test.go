@@ -329,7 +329,7 @@ func TestGraphQueries(t *testing.T) {
 	if err != nil || e.Plan[0].Plan != "graph" || e.Stages[1].Name != "graph" || e.WhyNot[0].Hit != 5 {
 		t.Errorf("%v %+v", err, e)
 	}
-	// A low effort misses rows that have a rank: the graph is named.
+	// A low ef misses rows that have a rank: the graph is named.
 	for _, vec := range vectorsOf("normal", f.rng, 50, 12) {
 		truth := bruteForce(f.docs, Cosine, Query{Near: Vector(vec), K: 10})
 		e, err := f.c.Explain(ctx, Query{Near: Vector(vec), K: 10, Accuracy: EF(1)}, ids(truth)...)

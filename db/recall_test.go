@@ -308,7 +308,7 @@ func TestRecheck(t *testing.T) {
 		t.Error(err, e.Plan)
 	}
 
-	// Explicit efforts and exact answers are not checked; too many queries are dropped.
+	// An ef and exact answers are not checked; too many queries are dropped.
 	queries := s.Recall[0].Queries
 	for _, q := range []Query{{Accuracy: EF(20)}, {Accuracy: Exact}, {K: nearest.RecheckMaxNeed + 1, Accuracy: Recall(0.5)}} {
 		q.Near = Vector(hard[0])

@@ -21,7 +21,7 @@ import (
 )
 
 // BenchmarkSearch builds a graph and prints recall and time of searches for the 10 best rows by
-// effort, on one core. Each query is run five times for each effort, and the best time counts. The
+// ef, on one core. Each query is run five times for each ef, and the best time counts. The
 // time of a scan that is left to the caller is not in the figures.
 func BenchmarkSearch(b *testing.B) {
 	for _, set := range formattest.Sets(b, 1000) {
