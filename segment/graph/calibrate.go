@@ -127,7 +127,7 @@ func oneIn(n int, trials []trial, of func(synthetic.Kind) bool) (some []trial) {
 // chooser returns the chooser of the levels of a column, for these trials.
 func (b *builder) chooser(trials []trial, column int) *levels.Chooser {
 	c := &levels.Chooser{Prices: b.prices(), Column: column, Kinds: make([]synthetic.Kind, len(trials)),
-		Horizon: b.head.horizons[column], Scans: b.sketchScans(trials, column), Planned: b.planned, Again: b.Quick(),
+		Scans: b.sketchScans(trials, column), Planned: b.planned, Again: b.Quick(),
 		Each: func(n int, f func(i int) error) error {
 			return b.each(n, func(_ *workerScratch, i int) error { return f(i) })
 		}}

@@ -37,10 +37,9 @@ type Prices struct {
 // works.
 type Chooser struct {
 	Prices
-	Column  int              // of Results
-	Kinds   []synthetic.Kind // by trial
-	Horizon float32          // squared distance beyond which answers are exact, or 0
-	Scans   []Scan           // of the sketches, the fewest deviations first; nil without sketches
+	Column int              // of Results
+	Kinds  []synthetic.Kind // by trial
+	Scans  []Scan           // of the sketches, the fewest deviations first; nil without sketches
 
 	// Planned is whether a planner chooses between walks and scans. Then levels may have two
 	// stages, and must cost clearly less than a scan.

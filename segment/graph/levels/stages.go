@@ -29,9 +29,6 @@ const (
 	rarely   = 0.005 // where no trial needs a second stage: extrapolated, see rare
 )
 
-// beyond reports whether the answer of a search that found s is exact.
-func (c *Chooser) beyond(s *Sample) bool { return c.Horizon > 0 && s.Dist > c.Horizon }
-
 // stages reports whether the trials of a column choose levels of two stages: where they tell enough
 // to choose among thousands. Of most kinds only 13 trials search for 300 rows and more. The levels
 // for these have a second stage by watchSpread alone.
@@ -156,8 +153,8 @@ func (c *Chooser) stagedFrom(pairs []*pair, wanted wantedFunc) (levels []Candida
 			sums := all
 			var nears [synthetic.Kinds]moments // of the trials that end with the first stage
 			for n, t := range order {
-				if c.beyond(&near[t]) {
-					break
+				if near[t].Exact { // with both stages, too
+					continue
 				}
 				if near[t].Spread >= least {
 					m := &sums[c.Kinds[t]]
@@ -201,7 +198,7 @@ func earlyRecall(nears *[synthetic.Kinds]moments) float32 {
 func (c *Chooser) missedBySpread(near []Sample, least float32) float32 {
 	var nears [synthetic.Kinds]moments
 	for t, s := range near {
-		if s.Spread >= least && !c.beyond(&s) {
+		if s.Spread >= least { // exact answers miss nothing
 			nears[c.Kinds[t]].add(s, 1)
 		}
 	}

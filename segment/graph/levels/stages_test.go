@@ -139,3 +139,33 @@ func TestWatchSpread(t *testing.T) {
 		}
 	}
 }
+
+// TestExactBetween: trials whose answer is exact are no bounds on the distance, and do not keep
+// those farther away from being bounds. For one result, a trial is exact by the distance of its
+// first row, and bounds are distances of the tenth.
+func TestExactBetween(t *testing.T) {
+	c := new(Chooser)
+	var near, far []Sample
+	for i := range 96 {
+		s := Sample{Found: 1, Nodes: 10, Dist: 1 + float32(i)}
+		if i%3 == 1 {
+			s.Exact = true
+		} else if i > 48 {
+			s.Found = 0.5
+		}
+		c.Kinds, near, far = append(c.Kinds, synthetic.LikeRows), append(near, s), append(far, Sample{Found: 1, Nodes: 20})
+	}
+	p := &pair{first: &Candidate{Level: Level{EF: 10}, samples: near}, second: &Candidate{Level: Level{EF: 20}, samples: far}}
+	farthest, unbounded := float32(0), float32(0)
+	for _, l := range c.stagedFrom([]*pair{p}, func(*Candidate, float32) bool { return true }) {
+		if l.Within > 0 && l.Within < AtAnyDistance && near[max(0, int(l.Within)-1)].Exact {
+			t.Errorf("an exact trial at %g is a bound", l.Within)
+		}
+		if l.Spread == 0 && l.Within > farthest {
+			farthest, unbounded = l.Within, l.unbounded
+		}
+	}
+	if farthest < 90 || math.Abs(float64(unbounded)-15.5/64) > 1e-6 {
+		t.Errorf("the farthest bound is %g, and %g are missed without it; want 90 or more, and 15.5 of 64", farthest, unbounded)
+	}
+}
