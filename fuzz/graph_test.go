@@ -163,8 +163,8 @@ func FuzzGraph(f *testing.F) {
 		promised, _ := g.Setting(0.9, 10, levels.NoFilter)
 		filtered, _ := g.Setting(0.9, 10, levels.AnyFilter)
 		var buf graph.Buffer
-		staged := levels.Setting{EF: 5, Within: 1, Beyond: levels.Stage{EF: 50, StopRatio: 1.5}}
-		sketched := levels.Setting{EF: 5, Within: 1e-9, Beyond: levels.Stage{Deviations: 2}}
+		staged := levels.Setting{EF: 5, Within: 1, Second: levels.Stage{EF: 50, StopRatio: 1.5}}
+		sketched := levels.Setting{EF: 5, Within: 1e-9, Second: levels.Stage{Deviations: 2}}
 		for i, s := range []levels.Setting{{EF: 100}, promised, staged, sketched, {EF: 100}, promised, staged, sketched, filtered} {
 			allowed := bitset.Set(nil)
 			if i >= 4 {

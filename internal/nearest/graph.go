@@ -160,7 +160,7 @@ func (w graphPlan) describe(raise, cost float64, dear bool) string {
 		return fmt.Sprintf("%s%s would cost %.2g of a scan", w.name(), raised, cost)
 	}
 	usual := ""
-	if v := w.setting.Usual(); v > 0 {
+	if v := w.setting.UsualRecall(); v > 0 {
 		usual = fmt.Sprintf("; %.4g was measured for queries like the rows, and of the hardest kind "+
 			"%.2g %% found less than half", v, 100*w.setting.Poor())
 	}
@@ -459,7 +459,7 @@ func (j *graphJob) cause(err error) string {
 	case errors.Is(err, graph.ErrFar):
 		return "the rows near the query do not match"
 	case w.setting.Spread == 0,
-		errors.Is(err, graph.ErrBeyondHorizon) && (w.setting.Within == 0 || w.setting.Beyond != levels.Stage{}):
+		errors.Is(err, graph.ErrBeyondHorizon) && (w.setting.Within == 0 || w.setting.Second != levels.Stage{}):
 		return "the rows found are far from the query"
 	}
 	return "the rows found are far from the query or lie close together"
@@ -480,9 +480,9 @@ func (s *Search) find(
 		rows, stats, err = query.Find(need, plan.setting, set, &memory.buf)
 	}
 	j.outside = memory.buf.Outside()
-	if memory.buf.Beyond() {
+	if memory.buf.WentOn() {
 		if s.Trace != nil {
-			s.follow(j, j.cause(graph.ErrBetween), stageName(plan.setting.Beyond))
+			s.follow(j, j.cause(graph.ErrBetween), stageName(plan.setting.Second))
 		}
 		j.outside = false // what follows has another cause
 	}

@@ -168,7 +168,7 @@ func (s *Search) prepareScan(p *Probe) int {
 		switch {
 		case p.usesGraph(i):
 			w := &p.Parts[i].plan
-			p.Ledger.Add(Ledger{Approximate: true, share: w.recall, usual: max(w.recall, w.setting.Usual()),
+			p.Ledger.Add(Ledger{Approximate: true, share: w.recall, usual: max(w.recall, w.setting.UsualRecall()),
 				poor: w.setting.Poor(), graph: true})
 		case part.Dim > 0 && part.N > 0:
 			if p.Ledger.scanned == 0 {

@@ -36,7 +36,7 @@ type Buffer struct {
 	sketch        sketchBuffer
 	scanned       bool // near has the rows found, whatever the layout: see scanSketches
 	more          int  // rows to collect beside those wanted: see scanAll
-	beyond        bool // see Beyond
+	wentOn        bool // see WentOn
 	outside       bool // see Outside
 	rows          []uint32
 	excluded      int // rows that are not allowed and nearer than the last row wanted: see collect
@@ -47,8 +47,8 @@ type Buffer struct {
 	ctx           context.Context // see Query.Heed
 }
 
-// Beyond reports whether the rows that the last search found made it go on with Setting.Beyond.
-func (b *Buffer) Beyond() bool { return b.beyond }
+// WentOn reports whether the rows that the last search found made it go on with its second stage.
+func (b *Buffer) WentOn() bool { return b.wentOn }
 
 // Outside reports whether the last search went on, or should, because the query is beyond the
 // extent of the rows.

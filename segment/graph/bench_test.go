@@ -245,7 +245,7 @@ func BenchmarkScanSketches(b *testing.B) {
 				var times, read [2]float64
 				q := g.Query(d.Row(0))
 				for i, deviations := range []float32{0.5, 4} {
-					s := levels.Setting{EF: k, Within: levels.AlwaysBeyond, Beyond: levels.Stage{Deviations: deviations}}
+					s := levels.Setting{EF: k, Within: levels.AlwaysBeyond, Second: levels.Stage{Deviations: deviations}}
 					times[i] = least(func() {
 						_, stats, err := q.Find(k, s, nil, &buf)
 						if err != nil {
@@ -279,7 +279,7 @@ func BenchmarkManyResults(b *testing.B) {
 		g := d.graph(b, fileformat.Cosine, Options{quiet: true, layout: plain})
 		for _, k := range []int{100, 200, 300, 400, 500, 1000} {
 			b.Run(fmt.Sprintf("%s/k=%d", set.Name, k), func(b *testing.B) {
-				s := levels.Setting{EF: k, Within: levels.AlwaysBeyond, Beyond: levels.Stage{Deviations: 1}}
+				s := levels.Setting{EF: k, Within: levels.AlwaysBeyond, Second: levels.Stage{Deviations: 1}}
 				var buf Buffer
 				for b.Loop() {
 					us, read := 0.0, 0
@@ -335,7 +335,7 @@ func BenchmarkExpansions(b *testing.B) {
 			for b.Loop() {
 				short, few, fewer := run(levels.Setting{EF: 100})
 				long, many, more := run(levels.Setting{EF: 300})
-				scan, _, _ := run(levels.Setting{EF: levels.FirstEF, Within: levels.AlwaysBeyond, Beyond: levels.Stage{Deviations: 1.5}})
+				scan, _, _ := run(levels.Setting{EF: levels.FirstEF, Within: levels.AlwaysBeyond, Second: levels.Stage{Deviations: 1.5}})
 				b.ReportMetric((long-short)*1e3/(many-few), "ns/expansion")
 				b.ReportMetric((long-short)*1e3/(more-fewer), "ns/distance")
 				b.ReportMetric(scan, "us/scan")

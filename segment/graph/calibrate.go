@@ -80,7 +80,7 @@ func (b *builder) tabulate(all []trial, columns []int, score scoreFunc, kept *[l
 			return err
 		}
 	}
-	if columns[0] == levels.Always-1 {
+	if columns[0] == levels.BaseColumns-1 {
 		b.easy = levels.EasyKinds(s.tried[columns[0]])
 	}
 	for _, c := range columns {
@@ -100,7 +100,7 @@ func (b *builder) tabulate(all []trial, columns []int, score scoreFunc, kept *[l
 func (b *builder) trialsFor(all []trial, columns []int) []trial {
 	k := levels.Results[columns[len(columns)-1]]
 	trials := slices.DeleteFunc(slices.Clone(all), func(t trial) bool { return t.most < k || b.outside(&t, columns) })
-	if columns[0] < levels.Always {
+	if columns[0] < levels.BaseColumns {
 		return trials
 	}
 	var n [synthetic.Kinds]int
@@ -127,7 +127,7 @@ func oneIn(n int, trials []trial, of func(synthetic.Kind) bool) (some []trial) {
 // chooser returns the chooser of the levels of a column, for these trials.
 func (b *builder) chooser(trials []trial, column int) *levels.Chooser {
 	c := &levels.Chooser{Prices: b.prices(), Column: column, Kinds: make([]synthetic.Kind, len(trials)),
-		Scans: b.sketchScans(trials, column), Planned: b.planned, Again: b.Quick(),
+		SketchScans: b.sketchScans(trials, column), Planned: b.planned, Again: b.Quick(),
 		Each: func(n int, f func(i int) error) error {
 			return b.each(n, func(_ *workerScratch, i int) error { return f(i) })
 		}}
@@ -141,7 +141,7 @@ func (b *builder) chooser(trials []trial, column int) *levels.Chooser {
 func (g *Graph) prices() levels.Prices {
 	p := levels.Prices{Rows: g.Len(), Degree: degree, Inserts: 160,
 		Walk: func(s levels.Setting, k int) float64 { return g.Price(g.Work(s, g.Len()), k, false) },
-		Scan: func(k int) float64 {
+		CodeScan: func(k int) float64 {
 			each, _ := codes.RowPrice(g.Dim(), true)
 			return float64(each*float64(g.Len())) + codes.BestPrice(g.Len(), k, g.Dim())
 		}}

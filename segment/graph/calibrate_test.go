@@ -52,7 +52,7 @@ func TestCalibrationByScores(t *testing.T) {
 			found++
 		}
 	}
-	if got, usual := found/asked, s.Usual(); math.Abs(usual-got) > 0.1 {
+	if got, usual := found/asked, s.UsualRecall(); math.Abs(usual-got) > 0.1 {
 		t.Errorf("%.3f is stated for queries like the rows, which find %.3f", usual, got)
 	} else {
 		t.Logf("%.3f is stated for queries like the rows, which find %.3f", usual, got)

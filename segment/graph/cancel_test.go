@@ -22,7 +22,7 @@ func TestCancelled(t *testing.T) {
 		for _, i := range rand.New(rand.NewPCG(1, 2)).Perm(d.Len())[:d.Len()/2] {
 			half.Set(i)
 		}
-		for _, s := range []levels.Setting{{EF: 1500}, {EF: 10, Within: 1e-9, Beyond: levels.Stage{EF: 1500}}} {
+		for _, s := range []levels.Setting{{EF: 1500}, {EF: 10, Within: 1e-9, Second: levels.Stage{EF: 1500}}} {
 			for _, allowed := range []bitset.Set{nil, half} {
 				if allowed != nil && s.Within > 0 { // under a filter there is no second stage
 					continue

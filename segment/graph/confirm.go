@@ -201,7 +201,7 @@ func (t *trial) try(columns []int, s levels.Setting, w *workerScratch, score sco
 		if o.found[c], err = t.count(c, w, score); err != nil {
 			return err
 		}
-		if o.beyond[c] = t.beyond(c, &w.buf); o.beyond[c] {
+		if o.exact[c] = t.isExact(c, &w.buf); o.exact[c] {
 			o.found[c] = 1
 		}
 		o.dist[c] = t.dist(c, &w.buf)

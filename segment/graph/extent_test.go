@@ -53,14 +53,14 @@ func TestBeyondTheRows(t *testing.T) {
 				d, next := measuredValues(n, w.dim, m)
 				g := d.graph(t, m, Options{quiet: true, layout: w.layout})
 				two := levels.Setting{EF: k, StopRatio: 1.01, Within: levels.AtAnyDistance, Spread: math.SmallestNonzeroFloat32,
-					Beyond: levels.Stage{Deviations: 2}}
+					Second: levels.Stage{Deviations: 2}}
 				one := two
-				one.Within, one.Beyond = 0, levels.Stage{}
+				one.Within, one.Second = 0, levels.Stage{}
 				var buf Buffer
 				out := 0
 				for range 200 {
 					_, stats, err := g.Query(next(1)).Find(k, two, nil, &buf)
-					if err != nil || buf.Outside() != (stats.Sketched > 0) || buf.Outside() != buf.Beyond() {
+					if err != nil || buf.Outside() != (stats.Sketched > 0) || buf.Outside() != buf.WentOn() {
 						t.Fatalf("%+v, %v", stats, err)
 					}
 					if buf.Outside() {
@@ -76,7 +76,7 @@ func TestBeyondTheRows(t *testing.T) {
 				}
 				for range 20 {
 					q := g.Query(next(8))
-					if _, stats, err := q.Find(k, two, nil, &buf); err != nil || !buf.Beyond() || stats.Sketched != n {
+					if _, stats, err := q.Find(k, two, nil, &buf); err != nil || !buf.WentOn() || stats.Sketched != n {
 						t.Errorf("beyond the rows: %+v, %v", stats, err)
 					}
 					for _, s := range []levels.Setting{one, two} {

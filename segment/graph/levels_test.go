@@ -131,7 +131,7 @@ func holdLevels(t *testing.T, d *data, m fileformat.Metric, all bool) {
 			}
 			s := l.Setting(levels.Results[c], 1)
 			t.Logf("%d results, recall %.4f: %v, %.2f of the price of a scan", levels.Results[c], l.Recall, s,
-				b.Price(b.Work(s, b.Len()), levels.Results[c], false)/b.prices().Scan(levels.Results[c]))
+				b.Price(b.Work(s, b.Len()), levels.Results[c], false)/b.prices().CodeScan(levels.Results[c]))
 			for kind, m := range b.answers(t, trials, c, l, d, &w) {
 				if m.walked < levels.Fewest {
 					continue
@@ -203,7 +203,7 @@ func TestBetweenUnequalClusters(t *testing.T) {
 			t.Fatal(err)
 		}
 		measured := 0
-		for c := range levels.Always {
+		for c := range levels.BaseColumns {
 			for i := range g.Levels(c) {
 				l := &g.Levels(c)[i]
 				m := b.answers(t, kind.trials, c, l, d, &w)[0]

@@ -18,9 +18,9 @@ func TestFindLive(t *testing.T) {
 	settings := []levels.Setting{
 		{EF: 40},
 		{EF: 20, StopRatio: 1.05},
-		{EF: 20, StopRatio: 1.05, Within: levels.AlwaysBeyond, Beyond: levels.Stage{EF: 60}},
-		{EF: 20, Within: levels.AlwaysBeyond, Beyond: levels.Stage{Deviations: 3}},
-		{Within: levels.AlwaysBeyond, Beyond: levels.Stage{Deviations: 3}},
+		{EF: 20, StopRatio: 1.05, Within: levels.AlwaysBeyond, Second: levels.Stage{EF: 60}},
+		{EF: 20, Within: levels.AlwaysBeyond, Second: levels.Stage{Deviations: 3}},
+		{Within: levels.AlwaysBeyond, Second: levels.Stage{Deviations: 3}},
 	}
 	tested := make(map[bool]int)
 	for _, w := range walks {
@@ -30,7 +30,7 @@ func TestFindLive(t *testing.T) {
 		var buf Buffer
 		for _, vec := range queries {
 			for _, s := range settings {
-				if s.Beyond.Deviations > 0 && !g.head.sketched {
+				if s.Second.Deviations > 0 && !g.head.sketched {
 					continue
 				}
 				for _, c := range []struct {

@@ -69,7 +69,7 @@ func TestNearlyEqualRows(t *testing.T) {
 		}
 		g := d.graph(t, fileformat.L2, Options{quiet: true, layout: w.layout})
 		var buf Buffer
-		scan := levels.Setting{EF: k, Within: levels.AlwaysBeyond, Beyond: levels.Stage{Deviations: 3}}
+		scan := levels.Setting{EF: k, Within: levels.AlwaysBeyond, Second: levels.Stage{Deviations: 3}}
 		for _, s := range []levels.Setting{{EF: others + copies}, scan} {
 			found, scored := 0, 0
 			const queries = 20

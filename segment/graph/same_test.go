@@ -82,8 +82,8 @@ func answersTo(g *Graph, queries [][]float32) uint32 {
 	for i, vec := range queries {
 		for _, allowed := range []bitset.Set{nil, some} {
 			for _, s := range []levels.Setting{
-				{EF: k}, {EF: 60, StopRatio: 1.2}, {EF: k, Within: 1e-9, Beyond: levels.Stage{EF: 150}},
-				{EF: 1, Within: levels.AlwaysBeyond, Beyond: levels.Stage{Deviations: 2}},
+				{EF: k}, {EF: 60, StopRatio: 1.2}, {EF: k, Within: 1e-9, Second: levels.Stage{EF: 150}},
+				{EF: 1, Within: levels.AlwaysBeyond, Second: levels.Stage{Deviations: 2}},
 			} {
 				q := g.Query(vec)
 				q.Guard(k, s, 2*g.Len()/3)

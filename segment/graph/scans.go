@@ -44,7 +44,7 @@ func (b *builder) scanTrials(trials []trial, score scoreFunc) error {
 					w.ids = append(w.ids, row)
 				}
 			}
-			exact, farthest := t.beyond(c, buf), buf.lastScored(k)
+			exact, farthest := t.isExact(c, buf), buf.lastScored(k)
 			share, passing := t.query.passing(w, farthest, first)
 			for j := range levels.Deviations {
 				cost := float32(nodes + float64(each*passing[j]))

@@ -247,19 +247,19 @@ func (g *Graph) front(k int) int {
 // attempt walks, in the stages of the setting.
 func (q *Query) attempt(k int, s levels.Setting, allowed bitset.Set, buf *Buffer) error {
 	first := s.First()
-	buf.beyond, buf.outside = false, false
+	buf.wentOn, buf.outside = false, false
 	switch {
 	case s.Scans():
-		return q.scanAll(k, s.Beyond.Deviations, allowed, buf)
+		return q.scanAll(k, s.Second.Deviations, allowed, buf)
 	case s.Within == 0 || allowed != nil: // see needsSecondStage
 		return q.run(k, first, first, s.FewRatio, allowed, buf)
 	}
 	widest := first
 	switch {
 	case q.g.Quick():
-	case s.Beyond.EF > 0:
-		widest = s.Beyond
-	case s.Beyond.Deviations > 0 && k <= levels.MostStaged:
+	case s.Second.EF > 0:
+		widest = s.Second
+	case s.Second.Deviations > 0 && k <= levels.MostStaged:
 		// A scan of the sketches begins with all rows that may be scored. For more results few
 		// searches scan, and a wider beam would cost all of them more.
 		widest.EF = max(first.EF, rescored(k))
@@ -270,13 +270,13 @@ func (q *Query) attempt(k int, s levels.Setting, allowed bitset.Set, buf *Buffer
 	if easy, err := q.easy(&s, buf); easy || err != nil {
 		return err
 	}
-	err := q.goBeyond(k, s.Beyond, buf)
-	buf.beyond = err == nil && s.Within > levels.WalkThenScan
+	err := q.secondStage(k, s.Second, buf)
+	buf.wentOn = err == nil && s.Within > levels.WalkThenScan
 	return err
 }
 
-// goBeyond is the second stage of a search.
-func (q *Query) goBeyond(k int, s levels.Stage, buf *Buffer) error {
+// secondStage is the second stage of a search.
+func (q *Query) secondStage(k int, s levels.Stage, buf *Buffer) error {
 	var err error
 	switch {
 	case s.EF == 0 && s.Deviations == 0, s.Deviations > 0 && !q.g.head.sketched:

@@ -40,7 +40,7 @@ func nearestByCodes(q *Query, k int, without uint32, allowed bitset.Set) []uint3
 // rows that a filter allows.
 func TestScanSketches(t *testing.T) {
 	const k, rows = 10, 331 // not a multiple of the rows of a block
-	s := levels.Setting{EF: 1, Within: levels.AlwaysBeyond, Beyond: levels.Stage{Deviations: 1000}}
+	s := levels.Setting{EF: 1, Within: levels.AlwaysBeyond, Second: levels.Stage{Deviations: 1000}}
 	odd := bitset.New(rows) // of duplicates, perhaps not the first
 	for row := 1; row < rows; row += 2 {
 		odd.Set(row)
@@ -98,7 +98,7 @@ func TestScanSketches(t *testing.T) {
 func TestScanForManyResults(t *testing.T) {
 	const k, rows, queries = 500, 9000, 5
 	d, vecs := make1("clusters", 64, rows, queries)
-	s := levels.Setting{EF: 1, Within: levels.AlwaysBeyond, Beyond: levels.Stage{Deviations: 0.5}}
+	s := levels.Setting{EF: 1, Within: levels.AlwaysBeyond, Second: levels.Stage{Deviations: 0.5}}
 	most := bitset.New(rows)
 	for row := range rows {
 		if row%10 > 0 {
@@ -222,7 +222,7 @@ func TestScanKeepsWalked(t *testing.T) {
 	var buf Buffer
 	for _, k := range []int{1, 10, 100} {
 		for i, vec := range queries {
-			s := levels.Setting{Within: levels.AlwaysBeyond, Beyond: levels.Stage{Deviations: 2}}
+			s := levels.Setting{Within: levels.AlwaysBeyond, Second: levels.Stage{Deviations: 2}}
 			if _, _, err := g.Query(vec).Find(k, s, some, &buf); err != nil {
 				t.Fatal(err)
 			}
@@ -287,7 +287,7 @@ func TestSketchScans(t *testing.T) {
 		last := 0.0
 		for _, scan := range scans {
 			var stated, found [synthetic.Kinds]answered
-			s := levels.Setting{EF: k, Within: levels.AlwaysBeyond, Beyond: levels.Stage{Deviations: scan.Deviations}}
+			s := levels.Setting{EF: k, Within: levels.AlwaysBeyond, Second: levels.Stage{Deviations: scan.Deviations}}
 			if err := b.each(len(trials), func(w *workerScratch, i int) error {
 				_, _, err := trials[i].query.Find(k, s, nil, &w.buf)
 				if err != nil {
@@ -375,7 +375,7 @@ func TestSketchesDamaged(t *testing.T) {
 		g := d.created(t, fileformat.L2, Options{quiet: true})
 		g.head.horizons[1] = c.horizon
 		binary.LittleEndian.PutUint32(g.sketchBlocks(1, 2)[4*(60-degree):], math.Float32bits(c.factor))
-		s := levels.Setting{EF: 1, Within: levels.AlwaysBeyond, Beyond: levels.Stage{Deviations: 3}}
+		s := levels.Setting{EF: 1, Within: levels.AlwaysBeyond, Second: levels.Stage{Deviations: 3}}
 		q := g.Query(queries[0])
 		q.Guard(10, s, 20)
 		_, _, err := q.Find(10, s, c.allowed, new(Buffer))
@@ -398,7 +398,7 @@ func TestNoSketches(t *testing.T) {
 	}
 	for _, within := range []float32{levels.AlwaysBeyond, 1} {
 		for _, filter := range []bitset.Set{nil, allowed} {
-			s := levels.Setting{EF: 5, Within: within, Beyond: levels.Stage{Deviations: 3}}
+			s := levels.Setting{EF: 5, Within: within, Second: levels.Stage{Deviations: 3}}
 			rows, stats, err := g.Query(queries[0]).Find(10, s, filter, &buf)
 			want, walks := ErrBeyondHorizon, within != levels.AlwaysBeyond
 			if walks && filter != nil {
@@ -418,7 +418,7 @@ func TestNoSketches(t *testing.T) {
 func TestScanCancelled(t *testing.T) {
 	d, queries := make1("normal", 8, 20_000, 1)
 	g := d.graph(t, fileformat.L2, Options{quiet: true})
-	s := levels.Setting{EF: 1, Within: levels.AlwaysBeyond, Beyond: levels.Stage{Deviations: 3}}
+	s := levels.Setting{EF: 1, Within: levels.AlwaysBeyond, Second: levels.Stage{Deviations: 3}}
 	search := func(looks int) (left int, err error) {
 		ctx := formattest.NewCountdown(t.Context(), looks)
 		q := g.Query(queries[0])

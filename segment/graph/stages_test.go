@@ -49,7 +49,7 @@ func TestStages(t *testing.T) {
 			second, _ := find(wide, nil)
 			filtered, lastOfHalf := find(narrow, half)
 			both := narrow
-			both.Within, both.Beyond = last, wide.First()
+			both.Within, both.Second = last, wide.First()
 			near, _ := find(both, nil)
 			var buf Buffer
 			if _, _, err := q.Find(10, narrow, nil, &buf); err != nil {
@@ -74,7 +74,7 @@ func TestStages(t *testing.T) {
 					t.Errorf("%+v, query %d, %s: %+v, want %+v", set, i, c.name, c.got, c.want)
 				}
 			}
-			both.Beyond = levels.Stage{}
+			both.Second = levels.Stage{}
 			scan, _ := find(both, nil)
 			both.Within = last
 			near, _ = find(both, nil)
@@ -162,7 +162,7 @@ func TestSpread(t *testing.T) {
 func TestStageOfFewRows(t *testing.T) {
 	d, queries := make1("latent", 24, 6, 1)
 	g := d.graph(t, fileformat.L2, Options{quiet: true})
-	s := levels.Setting{EF: 1, Within: math.MaxFloat32, Beyond: levels.Stage{EF: 20}}
+	s := levels.Setting{EF: 1, Within: math.MaxFloat32, Second: levels.Stage{EF: 20}}
 	rows, _, err := g.Query(queries[0]).Find(5, s, nil, new(Buffer))
 	if err != nil || len(rows) < 5 {
 		t.Errorf("rows %v, %v", rows, err)
@@ -195,7 +195,7 @@ func TestStagedLevels(t *testing.T) {
 			if l.Within == 0 {
 				continue
 			}
-			scan, sketches := l.Beyond == levels.Stage{}, l.Beyond.Deviations > 0
+			scan, sketches := l.Second == levels.Stage{}, l.Second.Deviations > 0
 			switch {
 			case scan:
 				staged["scan"]++
@@ -216,7 +216,7 @@ func TestStagedLevels(t *testing.T) {
 					o.nodes, o.found[c] = o.nodes+scanNodes, 1
 					err = nil
 				} else if err == nil {
-					if o.found[c], err = t.count(c, w, score); t.beyond(c, &w.buf) {
+					if o.found[c], err = t.count(c, w, score); t.isExact(c, &w.buf) {
 						o.found[c] = 1
 					}
 				}
@@ -229,10 +229,10 @@ func TestStagedLevels(t *testing.T) {
 			// Where a ratio ends a walk, the calibration counts the rows of the narrowest beam, so
 			// searches find no less.
 			// What a scan of the sketches costs is not in the expansions.
-			other := !sketches && (math.Abs(float64(got.Nodes/l.Nodes-1)) > off || math.Abs(float64(got.Usual/l.Usual-1)) > off)
+			other := !sketches && (math.Abs(float64(got.MeanNodes/l.MeanNodes-1)) > off || math.Abs(float64(got.UsualNodes/l.UsualNodes-1)) > off)
 			if got.Recall < l.Recall-0.005 || other {
 				t.Errorf("%s, %v: recall %.4f, %.1f nodes and %.1f of rows, stated %.4f, %.1f and %.1f", set.name,
-					l.Setting(k, 1), got.Recall, got.Nodes, got.Usual, l.Recall, l.Nodes, l.Usual)
+					l.Setting(k, 1), got.Recall, got.MeanNodes, got.UsualNodes, l.Recall, l.MeanNodes, l.UsualNodes)
 			}
 		}
 		if n == 0 {
@@ -251,10 +251,10 @@ func TestScanBesideWalk(t *testing.T) {
 	d, queries := make1("normal", 24, rows, 1)
 	for _, layout := range []uint32{plain, quick} {
 		g := d.graph(t, fileformat.L2, Options{layout: layout, quiet: true})
-		walk := levels.Level{EF: 200, StopRatio: 1.5, Recall: 0.99, Nodes: 150, Usual: 150}
-		staged := levels.Level{EF: 200, StopRatio: 1.5, Recall: 0.99, Nodes: 150, Usual: 150, Within: 1,
-			Beyond: levels.Stage{Deviations: 2}}
-		scan := levels.Level{EF: levels.FirstEF, Recall: 0.99, Nodes: 90, Usual: 90, Within: levels.AlwaysBeyond, Beyond: levels.Stage{Deviations: 1}}
+		walk := levels.Level{EF: 200, StopRatio: 1.5, Recall: 0.99, MeanNodes: 150, UsualNodes: 150}
+		staged := levels.Level{EF: 200, StopRatio: 1.5, Recall: 0.99, MeanNodes: 150, UsualNodes: 150, Within: 1,
+			Second: levels.Stage{Deviations: 2}}
+		scan := levels.Level{EF: levels.FirstEF, Recall: 0.99, MeanNodes: 90, UsualNodes: 90, Within: levels.AlwaysBeyond, Second: levels.Stage{Deviations: 1}}
 		for _, c := range []struct {
 			name       string
 			one, ten   levels.Level
@@ -277,7 +277,7 @@ func TestScanBesideWalk(t *testing.T) {
 			if !c.whole {
 				name, nodes, least = "ef 200, stop ratio 1.5, then "+name, 240, 50
 			}
-			if s.String() != name || s.Scans() != c.whole || s.Expansions() != nodes || s.Beyond.Deviations != c.deviations {
+			if s.String() != name || s.Scans() != c.whole || s.Expansions() != nodes || s.Second.Deviations != c.deviations {
 				t.Errorf("layout %d, %s: %v with %g nodes, want %s with %g", layout, c.name, s, s.Expansions(), name, nodes)
 			}
 			if stats.Sketched != rows || stats.Expanded < least {
@@ -293,8 +293,8 @@ func TestTimesOfScan(t *testing.T) {
 	const rows, k = 3000, 10
 	d, _ := make1("normal", 24, rows, 0)
 	g := d.graph(t, fileformat.L2, Options{quiet: true})
-	scan := levels.Level{EF: levels.FirstEF, Recall: 0.99, Usual: 300, Within: levels.AlwaysBeyond, Beyond: levels.Stage{Deviations: 1}}
-	walk := levels.Level{EF: 300, Recall: 0.99, Usual: 300}
+	scan := levels.Level{EF: levels.FirstEF, Recall: 0.99, UsualNodes: 300, Within: levels.AlwaysBeyond, Second: levels.Stage{Deviations: 1}}
+	walk := levels.Level{EF: 300, Recall: 0.99, UsualNodes: 300}
 	for _, allowed := range []int{rows, rows / 2, rows / 50} {
 		cost := func(l levels.Level, times float64) float64 {
 			return g.Cost(l.Setting(k, 1).Times(times), k, allowed, allowed < rows)
@@ -306,7 +306,7 @@ func TestTimesOfScan(t *testing.T) {
 			t.Errorf("a walk costs %g, and %g if it goes twice as far", one, two)
 		}
 	}
-	if s := scan.Setting(k, 1).Times(2); !s.Scans() || s.Beyond.Deviations != 2 {
+	if s := scan.Setting(k, 1).Times(2); !s.Scans() || s.Second.Deviations != 2 {
 		t.Errorf("%v", s)
 	}
 }
@@ -350,7 +350,7 @@ func TestBetweenSmallGroups(t *testing.T) {
 		t.Errorf("%v: %d of %d searches like the rows scan sketches", s, sketched, len(like))
 	}
 	one, ok := g.Setting(recall, k, levels.AnyFilter)
-	if !ok || one.Within > 0 || one.Spread != s.Spread || one.Beyond != (levels.Stage{}) {
+	if !ok || one.Within > 0 || one.Spread != s.Spread || one.Second != (levels.Stage{}) {
 		t.Fatalf("under a filter: %v, %v", one, ok)
 	}
 	allowed := bitset.New(d.Len())
@@ -431,7 +431,7 @@ func TestBetweenTemplates(t *testing.T) {
 	})
 	for c, k := range levels.Results {
 		for _, l := range g.Levels(c) {
-			if l.Within > 0 && l.Beyond.Deviations == 0 {
+			if l.Within > 0 && l.Second.Deviations == 0 {
 				t.Errorf("%d results: %v", k, l.Setting(k, 1))
 			}
 		}

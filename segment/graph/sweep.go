@@ -54,7 +54,7 @@ type sweep struct {
 }
 
 func (b *builder) newSweep(trials []trial, columns []int, score scoreFunc) *sweep {
-	s := &sweep{builder: b, trials: trials, columns: columns, score: score, deep: columns[0] >= levels.Always,
+	s := &sweep{builder: b, trials: trials, columns: columns, score: score, deep: columns[0] >= levels.BaseColumns,
 		efs:  b.widths(levels.Results[columns[len(columns)-1]]),
 		last: len(stopRatios)}
 	if most := b.widestWalk(trials, columns); most > 0 {
@@ -93,11 +93,11 @@ func (b *builder) widestWalk(trials []trial, columns []int) (most int) {
 // widths returns the beam widths to measure for k results.
 func (b *builder) widths(k int) (efs []int) {
 	most := largestEF
-	if k > levels.Results[levels.Always-1] {
+	if k > levels.Results[levels.BaseColumns-1] {
 		most = deepestEF
 	}
 	step := 1
-	if b.rough() && k > levels.Results[levels.Always-1] { // a walk for each width, and few trials
+	if b.rough() && k > levels.Results[levels.BaseColumns-1] { // a walk for each width, and few trials
 		step = 2
 	}
 	for i := 0; ; i += step {
@@ -310,7 +310,7 @@ func infer(trials []trial, sample, easy []int, before *tally, last int) {
 				ends[j].found[c] = float32(f / s.n)
 			}
 			was := t.end(0, j)
-			ends[j].beyond, ends[j].dist, ends[j].spread = was.beyond, was.dist, was.spread
+			ends[j].exact, ends[j].dist, ends[j].spread = was.exact, was.dist, was.spread
 		}
 		t.whole = append(t.whole[:0], ends[last])
 		for j := range t.ended {
@@ -343,6 +343,6 @@ func (s *sweep) better(tried []levels.Candidate, column int) (recall float32, de
 func (s *sweep) affordable() bool {
 	return !s.rough() || slices.ContainsFunc(s.columns, func(c int) bool {
 		k := levels.Results[c]
-		return s.choose[c].Worth(&levels.Level{EF: k, StopRatio: stopRatios[0], Nodes: float32(k)})
+		return s.choose[c].Worth(&levels.Level{EF: k, StopRatio: stopRatios[0], MeanNodes: float32(k)})
 	})
 }

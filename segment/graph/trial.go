@@ -13,14 +13,14 @@ import (
 type outcome struct {
 	nodes  int // expansions
 	found  [levels.Columns]float32
-	beyond [levels.Columns]bool    // all are found because the answer would be exact
+	exact  [levels.Columns]bool    // all are found because the answer would be exact
 	dist   [levels.Columns]float32 // of the row of the column's rank
 	spread float32                 // of the rows found, if searches may have two stages
 }
 
 // sample returns the sample of the outcome for a column.
 func (o *outcome) sample(column int) levels.Sample {
-	return levels.Sample{Found: o.found[column], Nodes: float32(o.nodes), Exact: o.beyond[column], Dist: o.dist[column],
+	return levels.Sample{Found: o.found[column], Nodes: float32(o.nodes), Exact: o.exact[column], Dist: o.dist[column],
 		Spread: o.spread}
 }
 
@@ -28,7 +28,7 @@ func (o *outcome) sample(column int) levels.Sample {
 // them too.
 func (o *outcome) complete(columns []int) bool {
 	for _, c := range columns {
-		if o.found[c] < 1 || o.beyond[c] {
+		if o.found[c] < 1 || o.exact[c] {
 			return false
 		}
 	}
@@ -66,7 +66,7 @@ type trial struct {
 // queries returns trials that have queries only.
 func (b *builder) queries(rows codes.Source) (all []trial, err error) {
 	from := synthetic.Rows{Metric: b.head.ident.Metric, Len: b.Len(), Dim: b.Dim(), Read: rows, Seed: b.head.seed,
-		Results: [...]int{levels.Results[levels.Always-2], levels.Results[levels.Always-1],
+		Results: [...]int{levels.Results[levels.BaseColumns-2], levels.Results[levels.BaseColumns-1],
 			levels.Results[levels.Columns-1]},
 		Most: b.most,
 		Each: func(n int, f func(i int) error) error {
@@ -124,7 +124,7 @@ func (t *trial) walk(columns, efs []int, last int, planned bool, w *workerScratc
 			if same {
 				break
 			}
-			if o.found[c] == 1 && !o.beyond[c] { // and stays so
+			if o.found[c] == 1 && !o.exact[c] { // and stays so
 				continue
 			}
 			if err := q.collect(levels.Results[c], nil, buf); err != nil {
@@ -134,7 +134,7 @@ func (t *trial) walk(columns, efs []int, last int, planned bool, w *workerScratc
 			if o.found[c], err = t.count(c, w, score); err != nil {
 				return err
 			}
-			if o.beyond[c] = t.beyond(c, buf); o.beyond[c] {
+			if o.exact[c] = t.isExact(c, buf); o.exact[c] {
 				o.found[c] = 1
 			}
 			o.dist[c] = t.dist(c, buf)
@@ -169,8 +169,8 @@ func (t *trial) end(i, j int) *outcome {
 	return &t.whole[i]
 }
 
-// beyond reports whether the last row found is beyond the horizon.
-func (t *trial) beyond(column int, buf *Buffer) bool {
+// isExact reports whether the last row found is isExact the horizon.
+func (t *trial) isExact(column int, buf *Buffer) bool {
 	k, horizon := levels.Results[column], t.query.g.head.horizons[column]
 	return horizon > 0 && len(buf.dists) >= k && buf.dists[k-1] > horizon
 }

@@ -100,14 +100,14 @@ func TestPriceUnderFilter(t *testing.T) {
 // rows the filter allows. Only the rows that pass beside excluded ones become more.
 func TestCostOfScan(t *testing.T) {
 	g := &Graph{head: header{layout: quick, ident: codes.Ident{Rows: 100_000, Dim: 384}}}
-	s := levels.Setting{EF: levels.FirstEF, Within: levels.AlwaysBeyond, Beyond: levels.Stage{Deviations: 2}}
+	s := levels.Setting{EF: levels.FirstEF, Within: levels.AlwaysBeyond, Second: levels.Stage{Deviations: 2}}
 	scan := g.SketchPrice(g.Len()) / (degree * g.estimatePrice())
-	s.Nodes = scan // none passes
+	s.UsualNodes = scan // none passes
 	all, few := g.Cost(s, 100, g.Len(), true), g.Cost(s, 100, 10, true)
 	if math.Abs(few/all-1) > 1e-3 {
 		t.Errorf("the cost is %g where all rows are allowed, %g where ten are", all, few)
 	}
-	s.Nodes = 1.1 * scan
+	s.UsualNodes = 1.1 * scan
 	if more, most := g.Cost(s, 100, 1000, true), g.Cost(s, 100, 10, true); !(more > few && most > more) {
 		t.Errorf("costs %g where no row passes, %g and %g with ever fewer allowed", few, more, most)
 	}

@@ -364,7 +364,7 @@ func (g *Graph) write(w io.WriterAt) (int64, error) {
 	if g.codes != nil {
 		mean = nil // it is in the codes
 	}
-	for _, words := range [][]uint32{g.duplicates, mean, g.entryPoints, g.over, g.Encode()} {
+	for _, words := range [][]uint32{g.duplicates, mean, g.entryPoints, g.over, levels.Encode(&g.Table)} {
 		out.Add(codec.BytesFromU32s(words))
 		out.Pad(sectionEnd)
 	}

@@ -10,11 +10,12 @@ import (
 
 // Parameters of choosing.
 const (
-	// A level misses at most this share of what the one before misses.
-	Step           = 0.94 // of the levels kept
-	stepToConfirm  = 0.85 // of those to confirm, for up to ten results,
-	stepForHundred = 0.7  // for 100,
-	stepForMost    = 0.55 // and for more
+	// Steps: a level misses at most this share of what the cheaper one before it misses.
+	Step           = 0.94 // between levels that are kept
+	stepToConfirm  = 0.85 // between levels to confirm, for up to ten results
+	stepForHundred = 0.7  // likewise, for up to 100 results
+	stepForMost    = 0.55 // likewise, for more
+	stepOfMost     = 0.7  // between levels chosen by the kinds that are not the hardest: see most
 
 	FirstEF    = 10 // the narrowest beam
 	mostPicked = Most - len(Deviations)
@@ -29,17 +30,17 @@ type Prices struct {
 
 	// Walk returns the price of a search for k results, without a filter. Scan returns the price of
 	// a scan of the codes of all rows, in the same unit.
-	Walk func(s Setting, k int) float64
-	Scan func(k int) float64
+	Walk     func(s Setting, k int) float64
+	CodeScan func(k int) float64
 }
 
 // A Chooser chooses the levels of a column from what trials found. It does not change while it
 // works.
 type Chooser struct {
 	Prices
-	Column int              // of Results
-	Kinds  []synthetic.Kind // by trial
-	Scans  []Scan           // of the sketches, the fewest deviations first; nil without sketches
+	Column      int              // of Results
+	Kinds       []synthetic.Kind // by trial
+	SketchScans []Scan           // of the sketches, the fewest deviations first; nil without sketches
 
 	// Planned is whether a planner chooses between walks and scans. Then levels may have two
 	// stages, and must cost clearly less than a scan.
@@ -58,7 +59,7 @@ func (c *Chooser) results() int { return Results[c.Column] }
 // cost returns the cost of a search in expansions. A converging search inserts about 2·ef rows into
 // the beam, or all rows that it meets if they are fewer.
 func (p *Prices) cost(l *Level) float32 {
-	return l.Nodes + min(float32(p.Degree*l.Nodes), 2*float32(l.EF))/p.Inserts
+	return l.MeanNodes + min(float32(p.Degree*l.MeanNodes), 2*float32(l.EF))/p.Inserts
 }
 
 // pick returns the Pareto-optimal levels, cheapest first: each has a higher recall than all cheaper
@@ -76,7 +77,7 @@ func (c *Chooser) pickFirst(all []Candidate, share float32) []Candidate {
 	if !c.stages() {
 		return chosen
 	}
-	for _, l := range c.pickBy(all, min(share, stepForHundred), (*Candidate).most) {
+	for _, l := range c.pickBy(all, min(share, stepOfMost), (*Candidate).most) {
 		if !slices.ContainsFunc(chosen, func(o Candidate) bool { return o.EF == l.EF && o.StopRatio == l.StopRatio }) {
 			chosen = append(chosen, l)
 		}
@@ -131,7 +132,7 @@ func (c *Chooser) Worth(l *Level) bool {
 		least = Results[c.Column-1] + 1
 	}
 	for _, k := range [...]int{c.results(), least} {
-		if c.Walk(l.Setting(k, 1), k) < WorthScan*c.Scan(k) {
+		if c.Walk(l.Setting(k, 1), k) < WorthScan*c.CodeScan(k) {
 			return true
 		}
 	}
@@ -141,7 +142,7 @@ func (c *Chooser) Worth(l *Level) bool {
 // ScanNodes returns how many expansions cost as much as a scan of the codes.
 func (c *Chooser) ScanNodes() float32 {
 	k := c.results()
-	price := c.Scan(k)
+	price := c.CodeScan(k)
 	return float32(sort.Search(c.Rows, func(n int) bool { return c.Walk(Setting{EF: n}, k) >= price }))
 }
 
@@ -152,9 +153,9 @@ func (c *Chooser) UsualScan() (recall, nodes float32) {
 	if !c.stages() {
 		return 0, 0
 	}
-	for i := range c.Scans { // the fewest deviations first
-		l := c.level(&c.Scans[i])
-		if recall, nodes = l.Recall, l.Usual; recall >= Enough {
+	for i := range c.SketchScans { // the fewest deviations first
+		l := c.level(&c.SketchScans[i])
+		if recall, nodes = l.Recall, l.UsualNodes; recall >= Enough {
 			break
 		}
 	}
@@ -169,7 +170,7 @@ func (c *Chooser) UsualScan() (recall, nodes float32) {
 func (c *Chooser) ToConfirm(tried []Candidate) (settings []Setting) {
 	share := float32(stepToConfirm)
 	switch {
-	case c.Column >= Always:
+	case c.Column >= BaseColumns:
 		share = stepForMost
 	case c.results() > Few:
 		share = stepForHundred
@@ -177,7 +178,7 @@ func (c *Chooser) ToConfirm(tried []Candidate) (settings []Setting) {
 	recall, usual := c.UsualScan()
 	best := Highest(tried)
 	for i, l := range c.pickFirst(tried, share) {
-		dear := l.Usual >= usual && l.Recall <= recall && l.Recall < best || !c.Worth(&l.Level)
+		dear := l.UsualNodes >= usual && l.Recall <= recall && l.Recall < best || !c.Worth(&l.Level)
 		if i == 0 || !dear {
 			settings = append(settings, Setting{EF: l.EF, StopRatio: l.StopRatio})
 		}

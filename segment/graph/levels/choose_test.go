@@ -42,8 +42,8 @@ func TestMoments(t *testing.T) {
 // prices returns prices by which an expansion costs 1, and a scan of the codes as much as scan.
 func prices(scan float64) Prices {
 	return Prices{Rows: 1000, Degree: 32, Inserts: 160,
-		Walk: func(s Setting, k int) float64 { return s.Expansions() },
-		Scan: func(k int) float64 { return scan }}
+		Walk:     func(s Setting, k int) float64 { return s.Expansions() },
+		CodeScan: func(k int) float64 { return scan }}
 }
 
 // TestPickBest: the level of the highest recall is chosen, though it is hardly better than the one
@@ -52,7 +52,7 @@ func prices(scan float64) Prices {
 func TestPickBest(t *testing.T) {
 	c := &Chooser{Prices: prices(1)}
 	for _, best := range []float32{0.1, 0.1234, 0.3, 0.4321, 0.6, 0.987} {
-		all := []Candidate{{Level: Level{EF: 10, Nodes: 10, Recall: best - 0.001}}, {Level: Level{EF: 20, Nodes: 20, Recall: best}}}
+		all := []Candidate{{Level: Level{EF: 10, MeanNodes: 10, Recall: best - 0.001}}, {Level: Level{EF: 20, MeanNodes: 20, Recall: best}}}
 		if chosen := c.pick(all, 0.1); len(chosen) == 0 || chosen[len(chosen)-1].Recall != best {
 			t.Errorf("of recalls %g and %g, %d levels were picked, and not the best", best-0.001, best, len(chosen))
 		}
@@ -65,7 +65,7 @@ func TestPickFirst(t *testing.T) {
 	c := &Chooser{Prices: prices(1), Column: 1}
 	tried := func() (all []Candidate) {
 		for i, recall := range []float32{0.8, 0.9, 0.97} {
-			l := Candidate{Level: Level{EF: 100, StopRatio: 1 + float32(i)/100, Nodes: float32(20 + 10*i), Recall: 0.3},
+			l := Candidate{Level: Level{EF: 100, StopRatio: 1 + float32(i)/100, MeanNodes: float32(20 + 10*i), Recall: 0.3},
 				recalls: new([synthetic.Kinds]float32)}
 			for k := range l.recalls {
 				l.recalls[k] = recall
@@ -117,7 +117,7 @@ func TestToConfirm(t *testing.T) {
 		{"both", sketches, 700, []int{20, 40, 70}},
 		{"all scans cost less", sketches, 1, []int{20}},
 	} {
-		c := &Chooser{Prices: prices(test.scan), Column: 1, Kinds: make([]synthetic.Kind, n), Planned: true, Scans: test.scans}
+		c := &Chooser{Prices: prices(test.scan), Column: 1, Kinds: make([]synthetic.Kind, n), Planned: true, SketchScans: test.scans}
 		var tried []Candidate
 		for ef, found := range map[int]float32{20: 0.5, 40: 0.8, 70: 0.95, 90: 0.97, 120: 0.99, 600: 1} {
 			samples := same(found, float32(ef))

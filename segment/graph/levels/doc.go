@@ -6,6 +6,6 @@
 // answers a search with the cheapest setting that gives the recall it asks for. docs/calibration.md
 // says how levels are chosen, and docs/format/graph.md how they are stored.
 //
-// The package knows neither vectors nor files. A graph gives it samples and prices. The API is for
-// the packages of this module: it may change in any release.
+// The package needs no vectors and reads no files: a graph gives it samples and prices, and stores
+// the levels. The API is for the packages of this module: it may change in any release.
 package levels

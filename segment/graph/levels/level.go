@@ -1,27 +1,21 @@
 package levels
 
-import (
-	"math"
-
-	"github.com/vecbolt/vecbolt/internal/synthetic"
-)
+import "math"
 
 // A Level is a setting that was measured, with a lower estimate of its recall.
 type Level struct {
-	EF        int
-	StopRatio float32
-	Nodes     float32 // mean number of expansions
-	Usual     float32 // the same of queries like the rows; 0 in files of earlier versions
-	Recall    float32
-	Whole     float32   // recall without the stopping ratio, of a level of one stage
-	Within    float32   // as in Setting, and the two below
-	Spread    float32   //
-	Beyond    Stage     //
-	Measured  *Measured // nil in files of version 2
-}
+	// As in Setting.
+	EF             int
+	StopRatio      float32
+	Within, Spread float32
+	Second         Stage
 
-// Kept kinds of queries have means in the file of a graph.
-const Kept = synthetic.Midpoints
+	MeanNodes  float32 // expansions: the mean over the kinds of queries
+	UsualNodes float32 // and of queries like the rows; 0 in files of earlier versions
+	Recall     float32
+	Whole      float32   // recall without the stopping ratio, of a level of one stage
+	Measured   *Measured // nil in files of version 2
+}
 
 // Measured has the figures of a level by the kind of query.
 type Measured struct {
@@ -41,9 +35,9 @@ func (m *Measured) worse(than *Measured) *Measured {
 // Setting returns the setting for searches for k results that go so many times as far.
 func (l *Level) Setting(k int, times float64) Setting {
 	s := Setting{EF: max(k, int(math.Ceil(float64(l.EF)*times))), StopRatio: l.StopRatio,
-		Nodes: l.expansions(k) * times, Within: l.Within, Spread: l.Spread, Beyond: l.Beyond}
-	if s.Beyond.EF > 0 {
-		s.Beyond.EF = max(k, s.Beyond.EF)
+		UsualNodes: l.expansions(k) * times, Within: l.Within, Spread: l.Spread, Second: l.Second}
+	if s.Second.EF > 0 {
+		s.Second.EF = max(k, s.Second.EF)
 	}
 	if times == 1 {
 		s.measured = l.Measured
@@ -51,14 +45,14 @@ func (l *Level) Setting(k int, times float64) Setting {
 	return s
 }
 
-// expansions returns how many nodes a search for k rows usually expands. Where that is not known it
-// follows from the mean, which is higher, the more so the farther searches go: three trials in ten
-// are unlike the rows, and the hardest go ten times as far as most.
+// expansions returns how many nodes a search for k rows usually expands. Files of earlier versions
+// have only the mean over all kinds. Hard queries raise it, the more the farther searches go: three
+// trials in ten were unlike the rows, and the hardest went ten times as far as most.
 func (l *Level) expansions(k int) float64 {
-	nodes := float64(l.Nodes)
+	nodes := float64(l.MeanNodes)
 	switch {
-	case l.Usual > 0:
-		return float64(l.Usual)
+	case l.UsualNodes > 0:
+		return float64(l.UsualNodes)
 	case l.StopRatio == 0: // every search expands the whole beam
 		return nodes
 	}

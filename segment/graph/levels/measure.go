@@ -94,7 +94,7 @@ func (c *Chooser) level(s *Scan) Candidate {
 		one.Nodes += s.Walked[t]
 		sums[kind].add(one, 1)
 	}
-	l := Level{EF: FirstEF, Within: AlwaysBeyond, Beyond: Stage{Deviations: s.Deviations}, Measured: measuredOf(&sums)}
+	l := Level{EF: FirstEF, Within: AlwaysBeyond, Second: Stage{Deviations: s.Deviations}, Measured: measuredOf(&sums)}
 	l.expect(&sums)
 	return Candidate{Level: l}
 }
@@ -151,8 +151,8 @@ func (m *moments) add(s Sample, times float64) {
 	}
 }
 
-// counted returns of how many trials the recall is the mean. If few answers are not exact, they
-// say little, and exact ones make up the number.
+// counted returns how many trials the recall is the mean of: those whose answer is not exact, and
+// exact ones up to Fewest, so that one poor answer among many exact ones does not decide.
 func (m *moments) counted() float64 { return max(m.walked, min(Fewest, m.n)) }
 
 // recall returns the mean recall.
@@ -181,6 +181,6 @@ func (l *Level) expect(sums *[synthetic.Kinds]moments) {
 	if n == 0 {
 		others, n = usual, 1
 	}
-	l.Nodes = float32(float64(shareOfRows*usual) + float64((1-shareOfRows)*others/n))
-	l.Usual, l.Recall = float32(usual), float32(worst)
+	l.MeanNodes = float32(float64(shareOfRows*usual) + float64((1-shareOfRows)*others/n))
+	l.UsualNodes, l.Recall = float32(usual), float32(worst)
 }

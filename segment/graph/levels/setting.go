@@ -26,7 +26,7 @@ type Setting struct {
 	FewRatio float32
 
 	// Within, if it is not 0, is a squared distance: if the row to which StopRatio refers is
-	// farther, the search goes on with Beyond. Queries far from all rows need wider searches than
+	// farther, the search goes on with Second. Queries far from all rows need wider searches than
 	// others. So do queries between two groups of rows, because a narrow search finds only one of
 	// the groups: the search also goes on if the spread of the rows found is below Spread. And it
 	// goes on for queries beyond the extent of the rows, whatever it found. In graphs of the quick
@@ -34,11 +34,11 @@ type Setting struct {
 	// graph.ErrBetween where it would go on: see Table.ScanSetting.
 	Within float32
 	Spread float32
-	Beyond Stage
+	Second Stage
 
-	// Nodes is the mean number of expansions for queries like the rows, without a filter; 0: as
-	// many as EF.
-	Nodes float64
+	// UsualNodes is the mean number of expansions for queries like the rows, without a filter; 0
+	// stands for EF.
+	UsualNodes float64
 
 	measured *Measured // nil: the setting was not measured
 }
@@ -104,7 +104,7 @@ func (s Stage) times(n float64) Stage {
 
 // Scans reports whether searches with s scan all sketches, whatever their first stage finds.
 func (s Setting) Scans() bool {
-	return s.Within == AlwaysBeyond && s.Beyond.EF == 0 && s.Beyond.Deviations > 0
+	return s.Within == AlwaysBeyond && s.Second.EF == 0 && s.Second.Deviations > 0
 }
 
 // First returns the first stage of a search.
@@ -123,43 +123,43 @@ func (s Setting) String() string {
 	case s.Within == 0:
 		return s.First().String()
 	case s.Scans():
-		return s.Beyond.String()
-	case s.Within == WalkThenScan && s.Beyond.EF == 0:
-		return Stage{s.EF, s.StopRatio, s.Beyond.Deviations}.String()
+		return s.Second.String()
+	case s.Within == WalkThenScan && s.Second.EF == 0:
+		return Stage{s.EF, s.StopRatio, s.Second.Deviations}.String()
 	case s.Within == AtAnyDistance:
-		return fmt.Sprintf("%v (between groups: %v)", s.First(), s.Beyond)
+		return fmt.Sprintf("%v (between groups: %v)", s.First(), s.Second)
 	case s.Spread == 0:
-		return fmt.Sprintf("%v (far from all rows: %v)", s.First(), s.Beyond)
+		return fmt.Sprintf("%v (far from all rows: %v)", s.First(), s.Second)
 	}
-	return fmt.Sprintf("%v (far from all rows, or between groups: %v)", s.First(), s.Beyond)
+	return fmt.Sprintf("%v (far from all rows, or between groups: %v)", s.First(), s.Second)
 }
 
 // Times returns a setting for searches that go n times as far.
 func (s Setting) Times(n float64) Setting {
 	s.measured = nil
 	if !s.Scans() { // which looks at all rows anyway; with more deviations hardly more of them pass
-		s.Nodes *= n
+		s.UsualNodes *= n
 	}
 	first := s.First().times(n)
 	s.EF, s.StopRatio = first.EF, first.StopRatio
 	if s.FewRatio > 0 {
 		s.FewRatio = 1 + float32((s.FewRatio-1)*float32(n))
 	}
-	s.Beyond = s.Beyond.times(n)
+	s.Second = s.Second.times(n)
 	return s
 }
 
 // Expansions returns how many nodes a search for a query like the rows expands, without a filter.
 func (s Setting) Expansions() float64 {
-	if s.Nodes == 0 {
+	if s.UsualNodes == 0 {
 		return float64(s.EF)
 	}
-	return s.Nodes
+	return s.UsualNodes
 }
 
-// Usual returns the mean recall that was measured with the setting for queries that resemble the
-// rows; 0 if it is not known.
-func (s Setting) Usual() float64 {
+// UsualRecall returns the mean recall that was measured with the setting for queries that resemble
+// the rows; 0 if it is not known.
+func (s Setting) UsualRecall() float64 {
 	if s.measured == nil {
 		return 0
 	}
@@ -182,17 +182,17 @@ func (s Stage) passes() float64 { return 1 - float64(math.Erfc(float64(s.Deviati
 // and returns a setting that goes as far as both for every query. Their ratios refer to the same
 // row.
 func (s Setting) and(t Setting) Setting {
-	first, nodes, whole := s.First().and(t.First()), max(s.Nodes, t.Nodes), s.Scans() && t.Scans()
+	first, nodes, whole := s.First().and(t.First()), max(s.UsualNodes, t.UsualNodes), s.Scans() && t.Scans()
 	switch { // a whole scan has no first stage that counts
 	case whole:
 	case s.Scans():
-		first, nodes = t.First(), s.Nodes+t.Nodes
+		first, nodes = t.First(), s.UsualNodes+t.UsualNodes
 	case t.Scans():
-		first, nodes = s.First(), s.Nodes+t.Nodes
+		first, nodes = s.First(), s.UsualNodes+t.UsualNodes
 	}
 	s.Spread = max(s.Spread, t.Spread)
 	if s.Within > 0 || t.Within > 0 {
-		s.Beyond = s.last().and(t.last()).after(first)
+		s.Second = s.last().and(t.last()).after(first)
 		if s.Within == 0 || t.Within > 0 && t.Within < s.Within {
 			s.Within = t.Within
 		}
@@ -200,9 +200,9 @@ func (s Setting) and(t Setting) Setting {
 			s.Within = WalkThenScan
 		}
 	}
-	s.EF, s.StopRatio, s.Nodes = first.EF, first.StopRatio, nodes
+	s.EF, s.StopRatio, s.UsualNodes = first.EF, first.StopRatio, nodes
 	if s.StopRatio == 0 && !whole {
-		s.Nodes = max(s.Nodes, float64(s.EF))
+		s.UsualNodes = max(s.UsualNodes, float64(s.EF))
 	}
 	if s.measured != nil && t.measured != nil {
 		s.measured = s.measured.worse(t.measured)
@@ -215,7 +215,7 @@ func (s Setting) last() Stage {
 	if s.Within == 0 {
 		return s.First()
 	}
-	return s.Beyond
+	return s.Second
 }
 
 // and returns a stage that goes as far as both.

@@ -71,9 +71,9 @@ func (p *pair) level(within, spread float32) Candidate {
 	l := Candidate{Level: Level{EF: p.first.EF, StopRatio: p.first.StopRatio, Within: within, Spread: spread}, pair: p}
 	switch {
 	case p.sketches != nil:
-		l.Beyond = Stage{Deviations: p.sketches.Deviations}
+		l.Second = Stage{Deviations: p.sketches.Deviations}
 	case p.second != nil:
-		l.Beyond = Stage{EF: p.second.EF, StopRatio: p.second.StopRatio}
+		l.Second = Stage{EF: p.second.EF, StopRatio: p.second.StopRatio}
 	}
 	return l
 }
@@ -82,10 +82,10 @@ func (p *pair) level(within, spread float32) Candidate {
 // second is one of the scans of sketches. In graphs without sketches it is a wider walk, or a scan
 // of the rows, whose cost is in expansions.
 func (c *Chooser) pairs(first *Candidate, some []Candidate, scan float32) (all []*pair) {
-	for i := range c.Scans {
-		all = append(all, &pair{first: first, sketches: &c.Scans[i]})
+	for i := range c.SketchScans {
+		all = append(all, &pair{first: first, sketches: &c.SketchScans[i]})
 	}
-	if c.Scans != nil {
+	if c.SketchScans != nil {
 		return all
 	}
 	for j := range some {
@@ -234,7 +234,7 @@ func (c *Chooser) Keep(tried []Candidate) ([]Level, error) {
 	chosen := c.pick(tried, Step)
 	if c.stages() {
 		better := (*Candidate).noDearer
-		if c.Scans == nil {
+		if c.SketchScans == nil {
 			better = (*Candidate).spares
 		}
 		var err error
@@ -242,14 +242,14 @@ func (c *Chooser) Keep(tried []Candidate) ([]Level, error) {
 			return nil, err
 		}
 	}
-	if c.Scans != nil {
+	if c.SketchScans != nil {
 		for i := range chosen {
 			c.watchSpread(&chosen[i])
 		}
 	}
 	if c.stages() {
-		for i := range c.Scans {
-			if l := c.level(&c.Scans[i]); l.Recall >= fromRecall && c.Worth(&l.Level) {
+		for i := range c.SketchScans {
+			if l := c.level(&c.SketchScans[i]); l.Recall >= fromRecall && c.Worth(&l.Level) {
 				chosen = append(chosen, l)
 			}
 		}
@@ -272,15 +272,15 @@ func (c *Chooser) Keep(tried []Candidate) ([]Level, error) {
 func (c *Chooser) watchSpread(l *Candidate) {
 	watched := *l
 	if l.Within == 0 {
-		at := slices.IndexFunc(c.Scans, func(s Scan) bool { return c.level(&s).Recall >= l.Recall })
+		at := slices.IndexFunc(c.SketchScans, func(s Scan) bool { return c.level(&s).Recall >= l.Recall })
 		if at < 0 {
-			at = len(c.Scans) - 1
+			at = len(c.SketchScans) - 1
 		}
 		first := *l
-		watched.Within, watched.pair = AtAnyDistance, &pair{first: &first, sketches: &c.Scans[at]}
-		watched.Beyond = Stage{Deviations: c.Scans[at].Deviations}
+		watched.Within, watched.pair = AtAnyDistance, &pair{first: &first, sketches: &c.SketchScans[at]}
+		watched.Second = Stage{Deviations: c.SketchScans[at].Deviations}
 	}
-	if watched.Spread = c.affordable(&watched); watched.Spread <= l.Spread {
+	if watched.Spread = c.spreadBound(&watched); watched.Spread <= l.Spread {
 		return
 	}
 	if l.Within > 0 {
@@ -293,9 +293,9 @@ func (c *Chooser) watchSpread(l *Candidate) {
 // An ending is a search that ends with the first stage: its spread, and the expansions of a second.
 type ending struct{ spread, more float32 }
 
-// affordable returns the greatest bound on the spread of a level of two stages that raises the
+// spreadBound returns the greatest bound on the spread of a level of two stages that raises the
 // expansions of queries like the rows by no more than a share, 0 if there is none: see watching.
-func (c *Chooser) affordable(l *Candidate) float32 {
+func (c *Chooser) spreadBound(l *Candidate) float32 {
 	var ended []ending
 	rows := float32(0)
 	for t := range c.Kinds {
@@ -308,11 +308,11 @@ func (c *Chooser) affordable(l *Candidate) float32 {
 		}
 	}
 	slices.SortFunc(ended, func(x, y ending) int { return cmp.Compare(x.spread, y.spread) })
-	bound, left := float32(0), float32(watching*l.Usual*rows)
+	bound, left := float32(0), float32(watching*l.UsualNodes*rows)
 	for i, s := range ended { // a search whose spread is the bound itself does not go on
 		if left -= s.more; left < 0 {
 			if i == 0 {
-				return rare(ended, float32(rarely*l.Usual*rows))
+				return rare(ended, float32(rarely*l.UsualNodes*rows))
 			}
 			break
 		}
@@ -321,11 +321,12 @@ func (c *Chooser) affordable(l *Candidate) float32 {
 	return bound
 }
 
-// rare extrapolates a bound below the spreads of all trials, which are in order: least² / n-th. A
-// second stage takes n times the expansions that all trials together have left, so one trial in n
-// times their number may have one. If the number of trials with a spread below s grows as a power
-// of s, that many are below the bound. What lies between groups of few rows is far below it. 0:
-// there are fewer than n trials, which say too little.
+// rare returns a bound below the spreads of all trials, which are in order, by a power law through
+// the least and the n-th: least² / n-th. A second stage takes n times the expansions that all
+// trials together have left, so one trial in n times their number may have one. If the number of
+// trials with a spread below s grows as a power of s, that many are below the bound. Queries
+// between groups of few rows are far below it. 0: there are fewer than n trials, which say too
+// little.
 func rare(ended []ending, left float32) float32 {
 	n := math.Ceil(float64(ended[0].more / left))
 	if !(n <= float64(len(ended))) {
@@ -382,6 +383,6 @@ func (l *Candidate) noDearer(found float32, chosen []Candidate) bool {
 // beats is spares with a share of the expansions.
 func (l *Candidate) beats(share, found float32, chosen []Candidate) bool {
 	i := slices.IndexFunc(chosen, func(o Candidate) bool { return o.Recall >= l.Recall })
-	return i >= 0 && l.Usual <= share*chosen[i].Usual &&
+	return i >= 0 && l.UsualNodes <= share*chosen[i].UsualNodes &&
 		(1-found <= mostMissed*(1-l.Recall) || found >= chosen[i].Measured.Recall[synthetic.LikeRows])
 }

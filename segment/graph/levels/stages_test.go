@@ -96,7 +96,7 @@ func TestDistanceInDoubt(t *testing.T) {
 func TestWatchSpread(t *testing.T) {
 	const n, between = 100, 50
 	scans := []Scan{{Deviations: 1, Walked: make([]float32, n+between)}, {Deviations: 2, Walked: make([]float32, n+between)}}
-	c := &Chooser{Scans: scans}
+	c := &Chooser{SketchScans: scans}
 	var near []Sample
 	for i := range n { // spreads from 1 to 1.99 in an order of their own
 		spread := 1 + float32(i*37%n)/n
@@ -109,14 +109,14 @@ func TestWatchSpread(t *testing.T) {
 		scans[0].Samples = append(scans[0].Samples, Sample{Found: 0.5, Nodes: 50})
 		scans[1].Samples = append(scans[1].Samples, Sample{Found: 1, Nodes: 50})
 	}
-	one := Candidate{Level: Level{EF: 100, Recall: 0.8, Usual: 100, Nodes: 100, Whole: 0.9}, samples: near}
+	one := Candidate{Level: Level{EF: 100, Recall: 0.8, UsualNodes: 100, MeanNodes: 100, Whole: 0.9}, samples: near}
 	two := one
-	two.Within, two.Beyond = 2, Stage{Deviations: 1}
+	two.Within, two.Second = 2, Stage{Deviations: 1}
 	two.pair = &pair{first: &one, sketches: &scans[0]}
 	farther, bounded, dear, dearest := two, two, one, one
-	farther.Within, bounded.Spread, bounded.Usual = 0.5, 1.5, 125
-	dear.Usual = 24     // expansions: a scan in 417 searches is affordable, and there are a hundred
-	dearest.Usual = 0.9 // one in 11,111
+	farther.Within, bounded.Spread, bounded.UsualNodes = 0.5, 1.5, 125
+	dear.UsualNodes = 24     // expansions: a scan in 417 searches is affordable, and there are a hundred
+	dearest.UsualNodes = 0.9 // one in 11,111
 	for _, test := range []struct {
 		name           string
 		l              Candidate
@@ -132,10 +132,10 @@ func TestWatchSpread(t *testing.T) {
 	} {
 		l := test.l
 		c.watchSpread(&l)
-		if l.Within != test.within || math.Abs(float64(l.Spread-test.spread)) > 1e-6 || l.Beyond != test.beyond || l.Recall != 0.8 ||
-			l.Whole != 0.9 || l.EF != 100 || l.Usual < test.l.Usual || l.Usual > (1+watching)*test.l.Usual {
+		if l.Within != test.within || math.Abs(float64(l.Spread-test.spread)) > 1e-6 || l.Second != test.beyond || l.Recall != 0.8 ||
+			l.Whole != 0.9 || l.EF != 100 || l.UsualNodes < test.l.UsualNodes || l.UsualNodes > (1+watching)*test.l.UsualNodes {
 			t.Errorf("%s: %v, spread %g, within %g, recall %g, %g nodes", test.name, l.Setting(10, 1), l.Spread, l.Within,
-				l.Recall, l.Usual)
+				l.Recall, l.UsualNodes)
 		}
 	}
 }

@@ -10,16 +10,16 @@ import (
 var Results = [...]int{1, 10, 100, 300, 1000}
 
 const (
-	Columns = len(Results)
-	Always  = 3  // columns that every calibration has
-	Few     = 10 // rank that Setting.FewRatio refers to
+	Columns     = len(Results)
+	BaseColumns = 3  // columns that every calibration has
+	Few         = 10 // rank that Setting.FewRatio refers to
 
 	perHit = 3 // a further column is measured if the graph has at least k times as many rows
 )
 
 // ColumnsFor returns how many columns are measured for a graph of this many rows.
 func ColumnsFor(rows int) int {
-	n := Always
+	n := BaseColumns
 	for n < Columns && rows >= perHit*Results[n] {
 		n++
 	}
@@ -46,7 +46,7 @@ func (t *Table) Levels(column int) []Level { return t.levels[column] }
 
 // Columns returns how many columns have levels.
 func (t *Table) Columns() int {
-	n := Always
+	n := BaseColumns
 	for n < Columns && len(t.levels[n]) > 0 {
 		n++
 	}
@@ -110,7 +110,7 @@ func (l *Level) serves(f Filter) bool {
 	case f == AnyFilter:
 		return false
 	}
-	return l.Beyond.EF == 0 && l.Beyond.Deviations > 0
+	return l.Second.EF == 0 && l.Second.Deviations > 0
 }
 
 // Setting returns the cheapest setting that was measured to give the recall in searches for k
@@ -146,14 +146,14 @@ func (t *Table) ScanSetting(recall float64, k int) (s Setting, ok bool) {
 	for i, levels := range t.levels[:column+1] {
 		at := slices.IndexFunc(levels, func(l Level) bool {
 			s := l.Setting(k, 1)
-			return s.Scans() && s.Beyond.Deviations >= least && float64(l.Recall) >= recall &&
-				s.Beyond.passes() >= recall
+			return s.Scans() && s.Second.Deviations >= least && float64(l.Recall) >= recall &&
+				s.Second.passes() >= recall
 		})
 		if at < 0 {
 			return Setting{}, false
 		}
 		s = levels[at].Setting(k, 1)
-		if least = s.Beyond.Deviations; i < column {
+		if least = s.Second.Deviations; i < column {
 			s.measured = nil
 		}
 	}
@@ -205,7 +205,7 @@ func (t *Table) settingOf(column int, recall float64, k int, f Filter) (s Settin
 		}
 		s := l.Setting(k, times)
 		if f == MildFilter && s.Scans() { // see ScanSetting
-			if scans && s.Beyond.Deviations >= scan.Beyond.Deviations {
+			if scans && s.Second.Deviations >= scan.Second.Deviations {
 				f = AnyFilter // two stages cost more from here on
 			}
 			continue
@@ -214,7 +214,7 @@ func (t *Table) settingOf(column int, recall float64, k int, f Filter) (s Settin
 			continue
 		}
 		if f == AnyFilter || f == MildFilter && l.Within == AtAnyDistance { // it serves as one of one stage
-			s.Within, s.Beyond = 0, Stage{}
+			s.Within, s.Second = 0, Stage{}
 		}
 		if times > 1 {
 			s.Spread = 0 // no scan could follow: see ScanSetting

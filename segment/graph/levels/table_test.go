@@ -7,10 +7,10 @@ import (
 
 func TestSetting(t *testing.T) {
 	lv := func(ef int, stop, nodes, recall, whole float32) Level {
-		return Level{EF: ef, StopRatio: stop, Nodes: 2 * nodes, Usual: nodes, Recall: recall, Whole: whole}
+		return Level{EF: ef, StopRatio: stop, MeanNodes: 2 * nodes, UsualNodes: nodes, Recall: recall, Whole: whole}
 	}
 	st := func(ef int, stop float32, nodes float64) Setting {
-		return Setting{EF: ef, StopRatio: stop, Nodes: nodes}
+		return Setting{EF: ef, StopRatio: stop, UsualNodes: nodes}
 	}
 	three := [Columns][]Level{
 		{lv(10, 1.5, 8, 0.75, 0.8125), lv(20, 0, 20, 0.875, 0.875), lv(100, 1.25, 70, 1, 1)},
@@ -102,13 +102,13 @@ func TestSetting(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	staged := lv(10, 1.5, 18, 0.75, 0)
-	staged.Within, staged.Beyond = 2, Stage{EF: 40, StopRatio: 1.25}
+	staged.Within, staged.Second = 2, Stage{EF: 40, StopRatio: 1.25}
 	table := NewTable([Columns][]Level{nil, {staged, lv(100, 0, 100, 0.875, 0.875)}, {staged, lv(100, 0, 100, 0.875, 0.875)}})
-	want := Setting{EF: 10, StopRatio: 1.5, Within: 2, Beyond: Stage{EF: 40, StopRatio: 1.25}, Nodes: 18}
+	want := Setting{EF: 10, StopRatio: 1.5, Within: 2, Second: Stage{EF: 40, StopRatio: 1.25}, UsualNodes: 18}
 	if s, ok := table.Setting(0.75, 10, NoFilter); s != want || !ok || s.String() != "ef 10, stop ratio 1.5 (far from all rows: ef 40, stop ratio 1.25)" {
 		t.Errorf("two stages: %+v, %v: %[1]v", s, ok)
 	}
-	if s := want.Times(1.5); s.EF != 15 || s.StopRatio != 1.75 || s.Within != 2 || s.Beyond != (Stage{EF: 60, StopRatio: 1.375}) {
+	if s := want.Times(1.5); s.EF != 15 || s.StopRatio != 1.75 || s.Within != 2 || s.Second != (Stage{EF: 60, StopRatio: 1.375}) {
 		t.Errorf("%+v", s)
 	}
 	want.Spread = 0.5
@@ -122,7 +122,7 @@ func TestSetting(t *testing.T) {
 		t.Errorf("under a filter: %+v, %v", s, ok)
 	}
 	watched := staged
-	watched.Within, watched.Spread, watched.Beyond = AtAnyDistance, 0.5, Stage{Deviations: 2}
+	watched.Within, watched.Spread, watched.Second = AtAnyDistance, 0.5, Stage{Deviations: 2}
 	table.levels[1][0] = watched
 	if s, ok := table.Setting(0.75, 10, NoFilter); s.Within != AtAnyDistance || !ok ||
 		s.String() != "ef 10, stop ratio 1.5 (between groups: a scan of sketches, 2 deviations)" {
@@ -143,15 +143,15 @@ func TestSetting(t *testing.T) {
 	}{{2, Stage{Deviations: 2}, true}, {AtAnyDistance, Stage{Deviations: 2}, false}, {AlwaysBeyond, Stage{Deviations: 2}, false},
 		{2, Stage{}, false}, {2, Stage{EF: 40, StopRatio: 1.25}, false},
 		{2, Stage{EF: 40, Deviations: 2}, false}} {
-		table.levels[1][0].Within, table.levels[1][0].Beyond = c.within, c.beyond
-		if s, ok := table.Setting(0.75, 10, MildFilter); (s.Within > 0) != c.two || !ok || s.EF == 10 != (c.within == AtAnyDistance || c.two) || c.two && (s.Within != c.within || s.Beyond != c.beyond) {
+		table.levels[1][0].Within, table.levels[1][0].Second = c.within, c.beyond
+		if s, ok := table.Setting(0.75, 10, MildFilter); (s.Within > 0) != c.two || !ok || s.EF == 10 != (c.within == AtAnyDistance || c.two) || c.two && (s.Within != c.within || s.Second != c.beyond) {
 			t.Errorf("under a mild filter, %+v: %+v, %v", c, s, ok)
 		}
 	}
 	// A scan whose deviations are too few for the recall is no such whole scan.
 	for deviations, within := range map[float32]float32{2: 0, 0.5: 2} {
 		scan, dearer := staged, staged
-		scan.Within, scan.Beyond, dearer.Beyond = AlwaysBeyond, Stage{Deviations: deviations}, Stage{Deviations: 2}
+		scan.Within, scan.Second, dearer.Second = AlwaysBeyond, Stage{Deviations: deviations}, Stage{Deviations: 2}
 		behind := NewTable([Columns][]Level{{scan}, {scan, dearer, lv(100, 0, 100, 0.875, 0.875)}, {dearer}})
 		if s, ok := behind.Setting(0.75, 10, MildFilter); s.Within != within || !ok {
 			t.Errorf("under a mild filter, behind a scan with %g deviations: %+v, %v", deviations, s, ok)
@@ -168,31 +168,31 @@ func TestSetting(t *testing.T) {
 	}
 	// Queries that are easy for both end with the first stage, and a scan is the widest stage.
 	sketched := func(ef int, deviations float32) Setting {
-		return Setting{EF: ef, Within: 1, Beyond: Stage{Deviations: deviations}, Nodes: float64(ef)}
+		return Setting{EF: ef, Within: 1, Second: Stage{Deviations: deviations}, UsualNodes: float64(ef)}
 	}
-	if s := sketched(20, 2).Times(1.5); s.EF != 30 || s.Beyond != (Stage{Deviations: 3}) ||
+	if s := sketched(20, 2).Times(1.5); s.EF != 30 || s.Second != (Stage{Deviations: 3}) ||
 		s.String() != "ef 30 (far from all rows: a scan of sketches, 3 deviations)" {
 		t.Errorf("%+v: %[1]v", s)
 	}
-	one := Setting{EF: 20, StopRatio: 1.25, Within: 1, Spread: 0.5, Nodes: 10}
+	one := Setting{EF: 20, StopRatio: 1.25, Within: 1, Spread: 0.5, UsualNodes: 10}
 	for _, c := range []struct{ s, t, want Setting }{
-		{one, st(30, 1.5, 12), Setting{EF: 30, StopRatio: 1.5, Within: 1, Spread: 0.5, Nodes: 12}},
-		{st(30, 1.5, 12), one, Setting{EF: 30, StopRatio: 1.5, Within: 1, Spread: 0.5, Nodes: 12}},
-		{one, Setting{EF: 10, StopRatio: 1.5, Within: 2, Spread: 1, Beyond: Stage{EF: 40, StopRatio: 1.25}, Nodes: 8},
-			Setting{EF: 20, StopRatio: 1.5, Within: 1, Spread: 1, Nodes: 10}},
-		{Setting{EF: 10, StopRatio: 1.5, Within: 2, Beyond: Stage{EF: 40, StopRatio: 1.25}, Nodes: 8}, st(30, 1.125, 12),
-			Setting{EF: 30, StopRatio: 1.5, Within: 2, Beyond: Stage{EF: 40, StopRatio: 1.5}, Nodes: 12}},
-		{Setting{EF: 10, StopRatio: 1.5, Within: 2, Beyond: Stage{EF: 40, StopRatio: 1.25}, Nodes: 8}, st(50, 0, 50),
-			Setting{EF: 50, Within: 2, Beyond: Stage{EF: 50, StopRatio: 0}, Nodes: 50}},
+		{one, st(30, 1.5, 12), Setting{EF: 30, StopRatio: 1.5, Within: 1, Spread: 0.5, UsualNodes: 12}},
+		{st(30, 1.5, 12), one, Setting{EF: 30, StopRatio: 1.5, Within: 1, Spread: 0.5, UsualNodes: 12}},
+		{one, Setting{EF: 10, StopRatio: 1.5, Within: 2, Spread: 1, Second: Stage{EF: 40, StopRatio: 1.25}, UsualNodes: 8},
+			Setting{EF: 20, StopRatio: 1.5, Within: 1, Spread: 1, UsualNodes: 10}},
+		{Setting{EF: 10, StopRatio: 1.5, Within: 2, Second: Stage{EF: 40, StopRatio: 1.25}, UsualNodes: 8}, st(30, 1.125, 12),
+			Setting{EF: 30, StopRatio: 1.5, Within: 2, Second: Stage{EF: 40, StopRatio: 1.5}, UsualNodes: 12}},
+		{Setting{EF: 10, StopRatio: 1.5, Within: 2, Second: Stage{EF: 40, StopRatio: 1.25}, UsualNodes: 8}, st(50, 0, 50),
+			Setting{EF: 50, Within: 2, Second: Stage{EF: 50, StopRatio: 0}, UsualNodes: 50}},
 		// A scan of the sketches goes on behind the wider of two walks.
 		{sketched(20, 2), sketched(10, 3), sketched(20, 3)},
 		{sketched(20, 2), st(10, 1.25, 8), sketched(20, 2)},
 		{sketched(20, 2), st(200, 1.25, 8), sketched(200, 2)},
-		{sketched(200, 1), Setting{EF: 20, Within: 1, Beyond: Stage{EF: 50}, Nodes: 8},
-			Setting{EF: 200, Within: 1, Beyond: Stage{Deviations: 1}, Nodes: 200}},
-		{sketched(20, 1), Setting{EF: 20, Within: 1, Beyond: Stage{EF: 50}, Nodes: 8},
-			Setting{EF: 20, Within: 1, Beyond: Stage{EF: 50, Deviations: 1}, Nodes: 20}},
-		{sketched(20, 1), Setting{EF: 20, Within: 1, Nodes: 8}, Setting{EF: 20, Within: 1, Nodes: 20}},
+		{sketched(200, 1), Setting{EF: 20, Within: 1, Second: Stage{EF: 50}, UsualNodes: 8},
+			Setting{EF: 200, Within: 1, Second: Stage{Deviations: 1}, UsualNodes: 200}},
+		{sketched(20, 1), Setting{EF: 20, Within: 1, Second: Stage{EF: 50}, UsualNodes: 8},
+			Setting{EF: 20, Within: 1, Second: Stage{EF: 50, Deviations: 1}, UsualNodes: 20}},
+		{sketched(20, 1), Setting{EF: 20, Within: 1, UsualNodes: 8}, Setting{EF: 20, Within: 1, UsualNodes: 20}},
 	} {
 		if got := c.s.and(c.t); got != c.want {
 			t.Errorf("%v and %v: %+v, want %+v", c.s, c.t, got, c.want)
@@ -200,11 +200,11 @@ func TestSetting(t *testing.T) {
 	}
 	// Files of earlier versions do not say how far usual searches go.
 	for nodes, want := range map[float32]float64{5: 5, 12: 12, 1000: 1.4 * math.Pow(1000, 0.8)} {
-		if got := (&Level{StopRatio: 1.5, Nodes: nodes}).expansions(10); got != want {
+		if got := (&Level{StopRatio: 1.5, MeanNodes: nodes}).expansions(10); got != want {
 			t.Errorf("of %g nodes %g are usual, want %g", nodes, got, want)
 		}
 	}
-	if got := (&Level{Nodes: 1000}).expansions(10); got != 1000 {
+	if got := (&Level{MeanNodes: 1000}).expansions(10); got != 1000 {
 		t.Errorf("without a ratio %g of 1,000 nodes are usual", got)
 	}
 	// How far the last of more than 100 rows may be is not known.
