@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/cloudwego/eino/components"
 	"github.com/cloudwego/eino/components/embedding"
@@ -104,13 +103,12 @@ func New(vdb *db.DB, e embedding.Embedder, opts *Options) (*Store, error) {
 // GetType implements components.Typer.
 func (s *Store) GetType() string { return "Vecbolt" }
 
-// Metadata keys that eino itself uses. The sub-indexes of a document are stored under their key.
-// The rest describe a single search or are stored as the vector.
-const (
-	keyPrefix     = "_"
-	keySubIndexes = "_sub_indexes"
-	keyExtraInfo  = "_extra_info"
-)
+// keySubIndexes is eino's metadata key of the sub-indexes of a document, which are stored under it.
+const keySubIndexes = "_sub_indexes"
+
+// transient lists eino's metadata keys that describe a single search, or hold a vector. Loaders and
+// parsers use other keys that begin with an underscore, such as _source.
+var transient = []string{"_score", "_dsl", "_dense_vector", "_sparse_vector"}
 
 // Store embeds the documents that have no dense vector and writes all documents atomically. It
 // returns their ids and creates the missing ones. The sub-indexes of a document and
@@ -126,7 +124,7 @@ func (s *Store) Store(ctx context.Context, docs []*schema.Document, opts ...inde
 	var missing []int
 	for i, d := range docs {
 		m := db.Metadata(maps.Clone(d.MetaData))
-		maps.DeleteFunc(m, func(key string, _ any) bool { return strings.HasPrefix(key, keyPrefix) && key != keyExtraInfo })
+		maps.DeleteFunc(m, func(key string, _ any) bool { return key == keySubIndexes || slices.Contains(transient, key) })
 		if list := slices.Concat(d.SubIndexes(), o.SubIndexes); len(list) > 0 {
 			if m == nil {
 				m = db.Metadata{}

@@ -3,6 +3,7 @@ package eino_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"math"
 	"path/filepath"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/cloudwego/eino/callbacks"
+	"github.com/cloudwego/eino/components/document/parser"
 	"github.com/cloudwego/eino/components/embedding"
 	"github.com/cloudwego/eino/components/indexer"
 	"github.com/cloudwego/eino/components/retriever"
@@ -111,6 +113,30 @@ func TestStoreAndRetrieve(t *testing.T) {
 	}
 	if _, err := s.Retrieve(t.Context(), "x", retriever.WithEmbedding(eino.Embedder(trigram(t, 8)))); !errors.Is(err, db.ErrDimensionMismatch) {
 		t.Error(err)
+	}
+}
+
+// Loaders and parsers of eino say where a text is from, under keys that begin with an underscore.
+func TestStoreKeepsSources(t *testing.T) {
+	s := newStore(t, nil)
+	text, err := parser.TextParser{}.Parse(t.Context(), strings.NewReader("Cats purr."), parser.WithURI("pets.txt"),
+		parser.WithExtraMeta(map[string]any{"_file_name": "pets.txt", "_extension": ".txt"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text[0].WithScore(7).WithDSLInfo(map[string]any{"a": 1}).WithSparseVector(map[int]float64{1: 1})
+	if _, err := s.Store(t.Context(), text); err != nil {
+		t.Fatal(err)
+	}
+	docs, err := s.Retrieve(t.Context(), "pets")
+	if err != nil || len(docs) != 1 {
+		t.Fatal(docs, err)
+	}
+	score := docs[0].Score()
+	delete(docs[0].MetaData, "_score")
+	want := map[string]any{parser.MetaKeySource: "pets.txt", "_file_name": "pets.txt", "_extension": ".txt"}
+	if !maps.Equal(docs[0].MetaData, want) || score == 7 {
+		t.Errorf("%v with score %v, want %v", docs[0].MetaData, score, want)
 	}
 }
 
