@@ -300,7 +300,8 @@ func (c *condition) native() filter.Expr {
 	return filter.And(parts...)
 }
 
-// pattern returns a function that matches a regular expression against the text of a document.
+// pattern returns a function that matches a regular expression against the text of a document. A
+// document without a text matches none, not even the empty pattern.
 func (c *condition) pattern(text string) (func(*db.Document) bool, error) {
 	if len(text) > maxPattern {
 		return nil, invalidf("a pattern has %d bytes, the limit is %d", len(text), maxPattern)
@@ -321,6 +322,9 @@ func (c *condition) pattern(text string) (func(*db.Document) bool, error) {
 		return nil, err
 	}
 	return func(d *db.Document) bool {
+		if d.Text == "" {
+			return false
+		}
 		if len(d.Text)*size <= stepsUnwatched {
 			return pattern.MatchString(d.Text)
 		}
