@@ -64,10 +64,15 @@ func New(vdb *db.DB, e embeddings.Embedder, opts *Options) (*Store, error) {
 	return s, nil
 }
 
+// options applies a list of options. An empty name space and a nil embedder mean those of the store.
 func (s *Store) options(list []vectorstores.Option) vectorstores.Options {
-	o := vectorstores.Options{NameSpace: s.o.Collection, Embedder: s.embedder}
+	var o vectorstores.Options
 	for _, set := range list {
 		set(&o)
+	}
+	o.NameSpace = cmp.Or(o.NameSpace, s.o.Collection)
+	if o.Embedder == nil {
+		o.Embedder = s.embedder
 	}
 	return o
 }
@@ -172,6 +177,9 @@ func expr(v any) (filter.Expr, error) {
 	case []byte:
 		return filter.Parse(v)
 	case map[string]any:
+		if v == nil {
+			return nil, nil
+		}
 		text, err := json.Marshal(v)
 		if err != nil {
 			return nil, err

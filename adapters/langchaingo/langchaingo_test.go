@@ -102,6 +102,23 @@ func TestSimilaritySearch(t *testing.T) {
 	}
 }
 
+// Programs pass options on from their configuration, where empty means the default.
+func TestEmptyOptions(t *testing.T) {
+	s := newStore(t, trigram(t, 256), nil)
+	if _, err := s.AddDocuments(t.Context(), animals, vectorstores.WithNameSpace(""), vectorstores.WithEmbedder(nil)); err != nil {
+		t.Fatal(err)
+	}
+	for name, option := range map[string]vectorstores.Option{
+		"namespace": vectorstores.WithNameSpace(""),
+		"embedder":  vectorstores.WithEmbedder(nil),
+		"filters":   vectorstores.WithFilters(map[string]any(nil)),
+	} {
+		if docs, err := s.SimilaritySearch(t.Context(), "who purrs?", 3, option); err != nil || len(docs) != 3 {
+			t.Errorf("%s: %v, %v", name, docs, err)
+		}
+	}
+}
+
 func TestAddDocuments(t *testing.T) {
 	s := newStore(t, trigram(t, 64), nil)
 	known := vectorstores.WithDeduplicater(func(_ context.Context, d schema.Document) bool { return strings.HasPrefix(d.PageContent, "Dogs") })
