@@ -11,8 +11,8 @@ import (
 
 // selector holds the arguments that choose documents by id, by condition, or both.
 type selector struct {
-	IDs []string `arg:"" optional:"" name:"id" help:"Ids of documents."`
-	condition
+	IDs   []string `arg:"" optional:"" name:"id" help:"Ids of documents."`
+	Where where    `placeholder:"JSON" help:"All documents that meet this condition, besides those with the ids, such as '{\"lang\":\"go\",\"year\":{\"$gte\":2020}}'. See docs/where.md."`
 }
 
 // Validate is called by kong.
