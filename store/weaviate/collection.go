@@ -289,13 +289,15 @@ func (c *collection) DeleteWhere(ctx context.Context, where filter.Expr) (int, e
 	}
 	body := map[string]any{"match": map[string]any{"class": c.class, "where": cond.upper.rest()}, "output": "minimal"}
 	for {
-		var answer struct {
-			Results struct{ Matches, Limit, Successful, Failed int }
-		}
+		type results struct{ Matches, Limit, Successful, Failed int }
+		var answer struct{ Results results }
+		var last results
 		r := request{method: http.MethodDelete, path: "/v1/batch/objects", query: c.params(true),
 			body: body, timeout: 3 * c.client().timeout}
 		_, err := c.client().do(ctx, r, &answer, func() error {
-			if n := answer.Results.Failed; n > 0 {
+			last, answer.Results = answer.Results, results{}
+			total += last.Successful // of an attempt that fails, too
+			if n := last.Failed; n > 0 {
 				return &remoteError{fmt.Sprintf("%d objects were not deleted", n), true}
 			}
 			return nil
@@ -303,8 +305,7 @@ func (c *collection) DeleteWhere(ctx context.Context, where filter.Expr) (int, e
 		if err != nil {
 			return total, err
 		}
-		total += answer.Results.Successful
-		if answer.Results.Matches == 0 || answer.Results.Matches < cmp.Or(answer.Results.Limit, deleteLen) {
+		if last.Matches == 0 || last.Matches < cmp.Or(last.Limit, deleteLen) {
 			return total, nil
 		}
 	}

@@ -358,6 +358,25 @@ func TestListingsAndDeletionsGoOn(t *testing.T) {
 	}
 }
 
+// What an attempt deletes before it fails counts: the next attempt does not find it.
+func TestDeletionsOfFailedAttemptsCount(t *testing.T) {
+	n := newNode(t)
+	c := openDocs(t, &Options{}, 1, n)
+	left, failures := 5, 1
+	n.play["DELETE /v1/batch/objects"] = func(call) (int, string) {
+		matches, failed := left, 2*min(failures, 1)
+		left, failures = failed, failures-1
+		return 200, fmt.Sprintf(`{"results":{"matches":%d,"limit":10,"successful":%d,"failed":%d}}`, matches, matches-failed, failed)
+	}
+	if got, err := c.DeleteWhere(t.Context(), filter.Eq("k", 1)); err != nil || got != 5 || left != 0 {
+		t.Errorf("deleted %d, %d left, %v", got, left, err)
+	}
+	left, failures = 5, 1000
+	if got, err := c.DeleteWhere(t.Context(), filter.Eq("k", 1)); err == nil || got != 3 {
+		t.Errorf("deleted %d, %d left, %v", got, left, err)
+	}
+}
+
 // Trap 17: what has the wrong dimension never leaves.
 func TestDimensionsAreChecked(t *testing.T) {
 	n := newNode(t)
