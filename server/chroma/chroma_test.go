@@ -813,6 +813,7 @@ func TestMistakes(t *testing.T) {
 		{"add", `{"ids":["1","2","3","4","5","6"],"embeddings":[]}`, 400, "6 ids"},
 		{"add", `{"ids":["x"]}`, 400, "0 embeddings for 1 ids"},
 		{"add", `{"ids":["x"],"embeddings":[null]}`, 400, "missing"},
+		{"add", `{"ids":["x"],"embeddings":[[1,2]],"metadatas":[{"a":9223372036854775808}]}`, 400, `offset 5: "metadata"`},
 		{"add", `{"ids":["x","x"],"embeddings":[[1,2],[1,2]]}`, 400, "comes twice"},
 		{"add", `{"ids":[""],"embeddings":[[1,2]]}`, 400, "empty"},
 		{"add", `{"ids":["\u0000"],"embeddings":[[1,2]]}`, 400, "id"},

@@ -85,8 +85,11 @@ func metadata(raw json.RawMessage) (db.Metadata, error) {
 	if !given(raw) {
 		return nil, nil
 	}
-	line := append(append([]byte(`{"metadata":`), raw...), '}')
-	d, _, err := exchange.ParseDocument(line)
+	const before = `{"metadata":`
+	d, _, err := exchange.ParseDocument(slices.Concat([]byte(before), raw, []byte("}")))
+	if f, ok := errors.AsType[*exchange.FormatError](err); ok {
+		f.Offset -= int64(len(before)) // the client sent the rest
+	}
 	if err != nil {
 		return nil, err
 	}
