@@ -290,6 +290,17 @@ func TestValue(t *testing.T) {
 				f.distinct[normal(v)] = true
 			}
 		}
+		for _, path := range append(paths, "none") {
+			var want []int
+			for i, m := range rows {
+				if _, ok := filter.Lookup(m, path); ok {
+					want = append(want, i)
+				}
+			}
+			if got := slices.Collect(c.Rows(path)); !slices.Equal(got, want) {
+				t.Fatalf("rows with %q: %v, want %v", path, got, want)
+			}
+		}
 		want := []FieldStats{}
 		for _, f := range fields {
 			f.Distinct = len(f.distinct)

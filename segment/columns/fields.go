@@ -2,6 +2,7 @@ package columns
 
 import (
 	"fmt"
+	"iter"
 	"strings"
 )
 
@@ -40,6 +41,26 @@ func (c *Columns) Value(row int, path string) (any, bool) {
 		value = list
 	}
 	return value, true
+}
+
+// Rows yields the rows that have a field, ascending. It reads the codes that the field has in the
+// file, which are few if few rows have it.
+func (c *Columns) Rows(path string) iter.Seq[int] {
+	return func(yield func(row int) bool) {
+		v, ok := c.find(path, roleValue)
+		if !ok {
+			return
+		}
+		for i := range v.codes.n {
+			row := i
+			if v.sparse {
+				row = int(v.rows[i])
+			}
+			if v.codes.at(i) != 0 && !yield(row) {
+				return
+			}
+		}
+	}
 }
 
 // Kinds is a set of kinds of values.
