@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/bits"
 	"slices"
 	"strings"
 	"testing"
@@ -377,6 +378,28 @@ func TestAddFrom(t *testing.T) {
 			checkEval(t, c, rows, expression(3).Draw(t, "expr"))
 		}
 	})
+}
+
+// To merge columns that few rows have does not cost a look at each row.
+func TestLeap(t *testing.T) {
+	for _, n := range []int{0, 1, 2, 3, 100, 1 << 20} {
+		for _, want := range []int{0, 1, 2, 3, 7, 8, 99, 100, n / 2, n - 1, n} {
+			if want < 0 || want > n {
+				continue
+			}
+			looks := 0
+			got := leap(n, func(i int) bool {
+				if i < 0 || i >= n {
+					t.Fatalf("looks at %d of %d", i, n)
+				}
+				looks++
+				return i < want
+			})
+			if most := 2*bits.Len(uint(want)) + 1; got != want || looks > most {
+				t.Errorf("%d of %d are below, want %d; %d looks, want %d at most", got, n, want, looks, most)
+			}
+		}
+	}
 }
 
 func TestBuilderRefuses(t *testing.T) {

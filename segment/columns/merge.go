@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sort"
 
 	"github.com/vecbolt/vecbolt/internal/bitset"
 )
@@ -66,18 +67,32 @@ func (v *column) visit(rows []int, fn func(i int, code uint32)) {
 		}
 		return
 	}
-	k := 0
-	if len(rows) > 0 {
-		k = v.search(rows[0])
+	if len(rows) == 0 {
+		return
 	}
-	for i, row := range rows {
-		for k < len(v.rows) && int(v.rows[k]) < row {
-			k++
+	i := 0
+	for k := v.search(rows[0]); k < len(v.rows); k++ {
+		row := int(v.rows[k])
+		i += leap(len(rows)-i, func(n int) bool { return rows[i+n] < row })
+		if i == len(rows) {
+			return
 		}
-		for ; k < len(v.rows) && int(v.rows[k]) == row; k++ {
+		if rows[i] == row {
 			fn(i, v.codes.at(k))
 		}
 	}
+}
+
+// leap returns how many of n elements, from the first on, are below something. It asks about few of
+// them, which grow with the logarithm of the result: a column that one row has must not cost a look
+// at all rows.
+func leap(n int, below func(i int) bool) int {
+	lo, hi := 0, 0 // all before lo are below
+	for hi < n && below(hi) {
+		lo, hi = hi+1, 2*hi+1
+	}
+	hi = min(hi, n)
+	return lo + sort.Search(hi-lo, func(i int) bool { return !below(lo + i) })
 }
 
 // part holds what a columnBuilder took from one column of a source: its codes are ids from firstID
