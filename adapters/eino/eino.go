@@ -114,7 +114,13 @@ var transient = []string{"_score", "_dsl", "_dense_vector", "_sparse_vector"}
 // returns their ids and creates the missing ones. The sub-indexes of a document and
 // indexer.WithSubIndexes restrict the searches that find it. Sparse vectors are not stored.
 func (s *Store) Store(ctx context.Context, docs []*schema.Document, opts ...indexer.Option) ([]string, error) {
-	o := indexer.GetCommonOptions(&indexer.Options{Embedding: s.embedder}, opts...)
+	if i := slices.Index(docs, nil); i >= 0 {
+		return nil, fmt.Errorf("eino: document %d of %d is nil", i, len(docs))
+	}
+	o := indexer.GetCommonOptions(&indexer.Options{}, opts...)
+	if o.Embedding == nil {
+		o.Embedding = s.embedder
+	}
 	c, err := s.vdb.OpenCollection(ctx, s.o.Collection, s.o.Schema)
 	if err != nil {
 		return nil, fmt.Errorf("eino: %w", err)
@@ -187,9 +193,13 @@ func WithFilter(x filter.Expr) retriever.Option {
 
 // Retrieve returns the documents nearest to a query, best first, with scores. Common options: Index
 // names the collection, SubIndex one of the sub-indexes of the documents, DSLInfo is a filter in
-// the JSON language of Vecbolt, and ScoreThreshold is inclusive. WithFilter adds a filter.
+// the JSON language of Vecbolt, and ScoreThreshold is inclusive. WithFilter adds a filter. Options
+// with zero values mean the defaults of the store.
 func (s *Store) Retrieve(ctx context.Context, query string, opts ...retriever.Option) ([]*schema.Document, error) {
-	o := retriever.GetCommonOptions(&retriever.Options{Embedding: s.embedder, TopK: &s.o.TopK, Index: &s.o.Collection}, opts...)
+	o := retriever.GetCommonOptions(&retriever.Options{Embedding: s.embedder, TopK: new(int), Index: new(string)}, opts...)
+	if o.Embedding == nil {
+		o.Embedding = s.embedder
+	}
 	var conditions []filter.Expr
 	if w := retriever.GetImplSpecificOptions(&where{}, opts...); w.expr != nil {
 		conditions = append(conditions, w.expr)
@@ -208,7 +218,7 @@ func (s *Store) Retrieve(ctx context.Context, query string, opts ...retriever.Op
 		}
 		conditions = append(conditions, x)
 	}
-	c, err := s.vdb.Collection(*o.Index)
+	c, err := s.vdb.Collection(cmp.Or(*o.Index, s.o.Collection))
 	if err != nil {
 		return nil, fmt.Errorf("eino: %w", err)
 	}
@@ -216,7 +226,7 @@ func (s *Store) Retrieve(ctx context.Context, query string, opts ...retriever.Op
 	if err != nil {
 		return nil, err
 	}
-	q := db.Query{Near: db.Vector(vecs[0]), K: *o.TopK, Threshold: o.ScoreThreshold}
+	q := db.Query{Near: db.Vector(vecs[0]), K: cmp.Or(*o.TopK, s.o.TopK), Threshold: o.ScoreThreshold}
 	if len(conditions) > 0 {
 		q.Where = filter.And(conditions...)
 	}

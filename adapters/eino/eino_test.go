@@ -239,6 +239,23 @@ func TestEmbedder(t *testing.T) {
 	}
 }
 
+// TestEmptyOptions: options with zero values mean the defaults, and a document that is nil is an
+// error.
+func TestEmptyOptions(t *testing.T) {
+	s := newStore(t, &eino.Options{TopK: 2})
+	if _, err := s.Store(t.Context(), animals(), indexer.WithEmbedding(nil)); err != nil {
+		t.Fatal(err)
+	}
+	docs, err := s.Retrieve(t.Context(), "who purrs?", retriever.WithTopK(0), retriever.WithIndex(""), retriever.WithEmbedding(nil))
+	if err != nil || len(docs) != 2 {
+		t.Errorf("%v, %v", ids(docs), err)
+	}
+	if _, err := s.Store(t.Context(), []*schema.Document{{ID: "a", Content: "b"}, nil}); err == nil ||
+		err.Error() != "eino: document 1 of 2 is nil" {
+		t.Error(err)
+	}
+}
+
 // TestGraph is how programs use eino: a graph of components with callbacks.
 func TestGraph(t *testing.T) {
 	s := newStore(t, &eino.Options{TopK: 1, Schema: db.Schema{Text: &db.TextIndex{}}, Hybrid: true})
