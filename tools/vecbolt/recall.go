@@ -29,8 +29,13 @@ func (c *recallCmd) Help() string {
 
 // Validate is called by kong.
 func (c *recallCmd) Validate() error {
-	if c.K < 1 || c.Sample < 0 || c.Ef < 0 {
-		return fmt.Errorf("-k %d --sample %d --ef %d: not positive", c.K, c.Sample, c.Ef)
+	switch {
+	case c.K < 1:
+		return fmt.Errorf("-k %d: not positive", c.K)
+	case c.Sample < 0:
+		return fmt.Errorf("--sample %d: negative", c.Sample)
+	case c.Ef < 0:
+		return fmt.Errorf("--ef %d: negative", c.Ef)
 	}
 	return shares(c.Recall)
 }
