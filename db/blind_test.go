@@ -12,13 +12,50 @@ import (
 // equal has nearly the same product with all of them, so codes do not tell which are best, and 0.6
 // of these were found. A scan answers it now. Other queries are answered by walks.
 func TestCodesThatTellNothing(t *testing.T) {
-	const n, dim, k, recall = 6000, 60, 100, 0.9
 	rng := rand.New(rand.NewPCG(11, 12))
+	tellsNothing(t, rng, 6000, 60, 100, 0.05, func(v []float64) {
+		for i := range v {
+			v[i] = 3 * rng.NormFloat64()
+		}
+	})
+}
+
+// TestCodesThatTellNothingOfFew: the same for few results, whose searches score too few rows to
+// judge by. These look at more if their rows are not in order. Rows are probabilities of classes.
+func TestCodesThatTellNothingOfFew(t *testing.T) {
+	const dim, factors = 150, 10
+	for _, k := range []int{1, 3} {
+		t.Run(fmt.Sprint(k), func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(11, 12))
+			classes := make([][factors]float64, dim)
+			for i := range classes {
+				for j := range classes[i] {
+					classes[i][j] = rng.NormFloat64()
+				}
+			}
+			tellsNothing(t, rng, 4000, dim, k, 0.02, func(v []float64) {
+				clear(v)
+				for j := range factors {
+					x := 2. / 3 * rng.NormFloat64()
+					for i := range v {
+						v[i] += x * classes[i][j]
+					}
+				}
+			})
+		})
+	}
+}
+
+// tellsNothing expects k results of shares to be found, and of queries whose components differ by a
+// standard deviation, in parts of one. logarithms draws those of shares.
+func tellsNothing(t *testing.T, rng *rand.Rand, n, dim, k int, deviation float64, logarithms func(v []float64)) {
+	const recall = 0.9
 	c := collection(t, open(t, t.TempDir(), &promising), "c", Schema{Dim: dim, Metric: Dot})
 	shares := func() Vector {
-		v, sum := make(Vector, dim), 0.0
+		x, v, sum := make([]float64, dim), make(Vector, dim), 0.0
+		logarithms(x)
 		for i := range v {
-			x := math.Exp(3 * rng.NormFloat64())
+			x := math.Exp(x[i])
 			v[i], sum = float32(x), sum+x
 		}
 		for i := range v {
@@ -31,7 +68,7 @@ func TestCodesThatTellNothing(t *testing.T) {
 	even := func() Vector {
 		v := make(Vector, dim)
 		for i := range v {
-			v[i] = float32((1 + 0.05*rng.NormFloat64()) / dim)
+			v[i] = float32((1 + deviation*rng.NormFloat64()) / float64(dim))
 		}
 		return v
 	}
@@ -66,8 +103,8 @@ func TestCodesThatTellNothing(t *testing.T) {
 				blind++
 			}
 		}
-		t.Logf("%s: %.3f found, %d walked, %d blind", kind.name, float64(found)/queries/k, walked, blind)
-		if share := float64(found) / (queries * k); share < recall || kind.walks != (walked > queries/2) || kind.walks && blind > 0 {
+		t.Logf("%s: %.3f found, %d walked, %d blind", kind.name, float64(found)/float64(queries*k), walked, blind)
+		if share := float64(found) / float64(queries*k); share < recall || kind.walks != (walked > queries/2) || kind.walks && blind > 0 {
 			t.Errorf("%s: %.3f found, %d of %d walked, %d by codes that tell nothing", kind.name, share, walked, queries, blind)
 		}
 	}

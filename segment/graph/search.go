@@ -201,6 +201,13 @@ func (q *Query) Find(k int, s levels.Setting, allowed bitset.Set, buf *Buffer) (
 	return buf.rows, buf.stats, err
 }
 
+// More returns the rows that Find would have returned for k results, as far as the last search met
+// them: those that Find returned come first. They are in the memory of buf.
+func (q *Query) More(k int, allowed bitset.Set, buf *Buffer) (rows []uint32, err error) {
+	err = q.collect(k, allowed, buf)
+	return buf.rows, err
+}
+
 // FindLive is Find for the live rows of a graph that has few dead ones: deleted or replaced. It
 // walks as if there were no filter, so that every setting serves it, and leaves out the dead rows
 // that it meets. It returns ErrFar if more of these than a guard tolerates are nearer than the k-th
