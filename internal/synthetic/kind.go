@@ -105,7 +105,7 @@ var recipes = [Kinds]recipe{
 func isL2(m *maker) bool       { return m.Metric == fileformat.L2 }
 func isDense(m *maker) bool    { return m.dense }
 func isZeroed(m *maker) bool   { return m.zeroed }
-func hasNumbers(m *maker) bool { return m.zeroed && m.numbers >= leastFilled }
+func hasNumbers(m *maker) bool { return (m.zeroed || m.tagged) && m.numbers >= leastFilled }
 func hasStrong(m *maker) bool  { return m.strong != nil }
 func hasMiddle(m *maker) bool  { return m.middle < len(m.strong) }
 func hasFirst(m *maker) bool   { return m.components != nil }

@@ -59,6 +59,7 @@ type maker struct {
 	zeroed     bool   // many components are zero
 	often      []bool // by component, whether it is often zero
 	numbers    int    // components that are seldom zero
+	tagged     bool   // some component is often zero, but not always
 	large      []int  // the few components that have most of the length of rows: see findLarge
 	directions bool   // rows are divided by their length
 
@@ -147,6 +148,7 @@ func (m *maker) likeRows() (all []Query, err error) {
 	m.zeroed = float64(zeros) >= manyZeros*float64(len(picks)*m.Dim)
 	m.often = make([]bool, m.Dim)
 	for j, n := range zerosOf {
+		m.tagged = m.tagged || float64(n) >= manyZeros*float64(len(picks)) && n < len(picks)
 		if m.often[j] = float64(n) >= manyZeros*float64(len(picks)); !m.often[j] {
 			m.numbers++
 		}
