@@ -45,7 +45,7 @@ test reads them:
     prose                   paragraphs of Python's documentation, likewise; asked by their first
                             words, and by code
 
-users.py makes sets like the vectors that users store, features.py, services.py and models.py further ones.
+users.py makes sets like the vectors that users store, features.py, services.py, models.py and further.py others.
 
 With --strange SET..., directories of FOLDER get queries of sixteen further kinds, such as rows with
 components erased, of four bits, or moved along one direction.
