@@ -295,7 +295,7 @@ var mutants = []mutant{
 		old: "if slices.Max(some[:]) >= levels.Fewest {", new: "if true {"},
 	{name: "blind-codes-unnoticed", file: "internal/nearest/graph.go", pkg: "db",
 		run: "TestCodesThatTellNothing",
-		old: "if inOrder(j.found) {", new: "if true {"},
+		old: "case inOrder(j.found):", new: "case true:"},
 	{name: "blind-codes-of-few-unnoticed", file: "internal/nearest/graph.go", pkg: "db",
 		run: "TestCodesThatTellNothingOfFew",
 		old: "&& !apart(j.found) {", new: "&& false {"},

@@ -392,41 +392,53 @@ func (s *Search) searchGraph(ctx context.Context, j *graphJob, memory *graphScra
 	case len(rows) < p.Need: // although more rows match: see planGraph
 		s.follow(j, "too few rows were found", "a scan of the part")
 	default:
-		if watch.Cold {
-			for _, row := range rows {
-				part.Segment.ReadAhead(int(row))
-			}
-		}
-		if j.found, err = p.score(ctx, part, i, rows, j.found); err != nil {
+		if ok, err := s.scoreFound(ctx, j, memory, rows, watch.Cold); ok || err != nil {
 			return err
 		}
-		dot := s.View.Def.Schema.Metric == fileformat.Dot
-		if dot && len(rows) < leastJudged && !apart(j.found) {
-			// Too few to judge by. For other metrics they include all that codes do not tell apart.
-			if rows, err = query.More(leastJudged, p.Parts[i].Set, &memory.buf); err != nil {
-				return err
-			}
-			s.Trace.Read(int64(len(rows)) * int64(4*part.Dim))
-			if j.found, err = p.score(ctx, part, i, rows, j.found[:0]); err != nil {
-				return err
-			}
-		}
-		if inOrder(j.found) {
-			j.found = p.best(j.found)
-			return nil
-		}
-		if p.EF > 0 { // see above
-			j.found, p.Parts[i].plan.recall = p.best(j.found), 0
-			if s.Trace != nil {
-				p.Parts[i].reason += "; its codes do not tell the rows found apart, so no recall is known"
-			}
-			return nil
-		}
-		j.found = j.found[:0]
-		s.follow(j, "its codes do not tell the rows found apart", "a scan of the part")
 	}
 	p.Parts[i].plan = graphPlan{}
 	return nil
+}
+
+// scoreFound scores the rows that the last search of a graph found. ok is false if codes cannot
+// have told which rows are the best, so that the part has to be scanned.
+func (s *Search) scoreFound(
+	ctx context.Context, j *graphJob, memory *graphScratch, rows []uint32, cold bool,
+) (ok bool, err error) {
+	p, i := j.probe, j.part
+	part := s.View.Parts[i]
+	if cold {
+		for _, row := range rows {
+			part.Segment.ReadAhead(int(row))
+		}
+	}
+	if j.found, err = p.score(ctx, part, i, rows, j.found); err != nil {
+		return false, err
+	}
+	if s.View.Def.Schema.Metric == fileformat.Dot && len(rows) < leastJudged && !apart(j.found) {
+		// Too few to judge by. For other metrics they include all that codes do not tell apart.
+		if rows, err = memory.query.More(leastJudged, p.Parts[i].Set, &memory.buf); err != nil {
+			return false, err
+		}
+		s.Trace.Read(int64(len(rows)) * int64(4*part.Dim))
+		if j.found, err = p.score(ctx, part, i, rows, j.found[:0]); err != nil {
+			return false, err
+		}
+	}
+	switch {
+	case inOrder(j.found):
+		j.found = p.best(j.found)
+		return true, nil
+	case p.EF > 0: // whoever sets ef would not expect a scan: see searchGraph
+		j.found, p.Parts[i].plan.recall = p.best(j.found), 0
+		if s.Trace != nil {
+			p.Parts[i].reason += "; its codes do not tell the rows found apart, so no recall is known"
+		}
+		return true, nil
+	}
+	j.found = j.found[:0]
+	s.follow(j, "its codes do not tell the rows found apart", "a scan of the part")
+	return false, nil
 }
 
 // Parameters of inOrder.
