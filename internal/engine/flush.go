@@ -36,7 +36,10 @@ func (e *Engine) makeRoom() error {
 			e.noteWrite()
 			return nil
 		case e.frozen == nil:
-			return e.freeze()
+			if err := e.freeze(); err != nil {
+				return err
+			}
+			continue // the new head has room, and its first write is noted
 		case e.flushErr != nil && tried:
 			return e.flushErr
 		case e.flushErr != nil:
