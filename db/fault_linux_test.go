@@ -91,6 +91,55 @@ func TestVectorsAreCutWhileFilesAreMade(t *testing.T) {
 	}
 }
 
+// A graph cannot be read when merges of settled segments are planned. That is no error: the graph
+// is not used again, and the merge waits until it has been built anew.
+func TestGraphIsUnreadableForPlans(t *testing.T) {
+	const dim, rows = 2, 160 // that make a graph
+	ctx, root := t.Context(), memDir(t)
+	opts := &Options{Sync: SyncNever, Compaction: Manual, tests: testOptions{codedBytes: 1, graphSize: rows * dim,
+		trials: walking.tests.trials}}
+	vdb := open(t, root, opts)
+	fillSegments(t, collection(t, vdb, "c", Schema{Dim: dim}), 200, 170)
+	if err := vdb.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var armed atomic.Bool
+	cuts := 0
+	opts.tests.hook = func(op vfs.Op) error {
+		name, codes := strings.CutSuffix(op.Name, ".codes")
+		if !codes || op.Kind != vfs.OpOpen || !armed.CompareAndSwap(true, false) {
+			return nil
+		}
+		cuts++ // the graph is mapped already, and read once its codes are there
+		return os.Truncate(filepath.Join(root, name+".graph"), 0)
+	}
+	vdb = open(t, root, opts)
+	armed.Store(true)
+	settle := func(segments int) {
+		t.Helper()
+		vdb.engine.Maintain("compaction", func() error {
+			next, err := vdb.engine.CompactSettled(ctx, 0)
+			if next != 0 {
+				t.Errorf("again in %v", next)
+			}
+			return err
+		})
+		s := must(vdb.Stats())
+		if got := s.Collections[0].Segments; got != segments || s.BackgroundError != "" {
+			t.Errorf("%d segments, want %d; trouble %q", got, segments, s.BackgroundError)
+		}
+	}
+	settle(2)
+	if cuts != 1 {
+		t.Errorf("%d graphs were cut", cuts)
+	}
+	if _, err := vdb.engine.MakeDerived(ctx, engine.ByCompact, 0); err != nil {
+		t.Fatal(err)
+	}
+	settle(1)
+	check(t, vdb)
+}
+
 // meta.bolt is truncated while Check reads it.
 func TestDocumentsAreCutWhileChecking(t *testing.T) {
 	root := memDir(t)

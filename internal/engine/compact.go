@@ -215,12 +215,15 @@ func (e *Engine) CompactSettled(ctx context.Context, age time.Duration) (next ti
 	defer e.compactMu.Unlock()
 	for e.Err() == nil {
 		start := time.Now()
-		jobs := e.plan(func(group []victim) []victim { return strayVictims(group, age) })
-		all := len(jobs) == 0
+		jobs, err := e.planSettled(strayVictims, age)
+		all := err == nil && len(jobs) == 0
 		if all {
-			if jobs = e.plan(func(group []victim) []victim { return idleVictims(group, age) }); len(jobs) == 0 {
-				return 0, nil
-			}
+			jobs, err = e.planSettled(idleVictims, age)
+		}
+		if err != nil || len(jobs) == 0 {
+			return 0, err
+		}
+		if all {
 			if wait := e.untilIdle(age); wait > 0 {
 				return wait, nil
 			}
@@ -235,6 +238,19 @@ func (e *Engine) CompactSettled(ctx context.Context, age time.Duration) (next ti
 		e.background.wakeDerive()
 	}
 	return 0, nil
+}
+
+// planSettled is plan for CompactSettled, whose choices depend on the graphs that are there. One
+// that cannot be read is built again, and its segment waits for that.
+func (e *Engine) planSettled(choose func([]victim, time.Duration) []victim, age time.Duration) (
+	jobs []compaction, err error) {
+	err = RetryDerived(func() error {
+		return e.Guard(func() error {
+			jobs = e.plan(func(group []victim) []victim { return choose(group, age) })
+			return nil
+		})
+	})
+	return jobs, err
 }
 
 const (
@@ -257,7 +273,8 @@ func graphRows(group []victim) (rows int, ok bool) {
 }
 
 // strayVictims chooses from segments sorted by rows those that are too small for a graph: all of
-// them, if they get a graph together, and otherwise with the smallest segment that has one.
+// them, if they get a graph together, and otherwise with the smallest segment that has one. It must
+// be called inside Guard, as idleVictims.
 func strayVictims(group []victim, age time.Duration) []victim {
 	least, ok := graphRows(group)
 	if !ok {
