@@ -286,6 +286,9 @@ func (c *Collection) Drop(ctx context.Context) error {
 // Apply is DB.Apply for writes to this collection. They go to it whatever its name is, also if
 // another collection has taken the name that the writes have. They must all have one name.
 func (c *Collection) Apply(ctx context.Context, b *Batch) error {
+	if b == nil {
+		return c.wrap("apply", errNoBatch)
+	}
 	_, err := c.writable(ctx)
 	bound := *b
 	bound.ops, bound.wheres = slices.Clone(b.ops), slices.Clone(b.wheres)

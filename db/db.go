@@ -150,10 +150,12 @@ func (db *DB) Apply(ctx context.Context, b *Batch) error {
 	return nil
 }
 
+var errNoBatch = invalidf("no batch is given")
+
 // apply is Apply; it returns how many documents the deletes removed.
 func (db *DB) apply(ctx context.Context, b *Batch) (deleted int, err error) {
 	if b == nil {
-		return 0, invalidf("no batch is given")
+		return 0, errNoBatch
 	}
 	if b.err != nil {
 		return 0, b.err

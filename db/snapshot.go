@@ -59,6 +59,9 @@ func (s *Snapshot) Of(c *Collection) (*Collection, error) {
 		return nil, fmt.Errorf("db: snapshot: %w", err)
 	}
 	defer done()
+	if c == nil {
+		return nil, fmt.Errorf("db: snapshot: %w", invalidf("no collection is given"))
+	}
 	if c.db != s.db {
 		return nil, fmt.Errorf("db: snapshot: %w", invalidf("the collection is of another database"))
 	}

@@ -31,8 +31,8 @@ func ProgressOf(ctx context.Context) *Progress {
 	if p, ok := ctx.Value(countKey{}).(*Progress); ok {
 		return p
 	}
-	report, ok := ctx.Value(progressKey{}).(func(done, total int64))
-	if !ok {
+	report, _ := ctx.Value(progressKey{}).(func(done, total int64))
+	if report == nil {
 		return nil
 	}
 	return &Progress{report: report}
