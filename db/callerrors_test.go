@@ -1,6 +1,7 @@
 package db
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -33,6 +34,40 @@ func TestErrorsNameTheCollectionOnce(t *testing.T) {
 	} {
 		if err == nil || err.Error() != "db: "+want {
 			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}
+
+// A call that fails looks for newer versions with its own context only: to name the collection in
+// the error, it asks no other process.
+func TestErrorsAskNobody(t *testing.T) {
+	vdb := open(t, Memory, nil)
+	c := collection(t, vdb, "c", Schema{Dim: 2})
+	type key struct{}
+	ctx, looks := context.WithValue(t.Context(), key{}, true), 0
+	vdb.engine.Look(func(ctx context.Context) error {
+		if looks++; ctx.Value(key{}) == nil {
+			t.Error("a look with another context")
+		}
+		return nil
+	})
+	defer vdb.engine.Look(nil)
+	one := Vector([]float32{1, 2})
+	for call, do := range map[string]func() error{
+		"search": func() error { _, err := c.Search(ctx, Query{Near: one, K: -1}); return err },
+		"get":    func() error { _, err := c.Get(ctx, "none", Everything); return err },
+		"list":   func() error { _, err := c.List(ctx, ListQuery{Limit: -1}); return err },
+		"upsert": func() error { _, err := c.Upsert(ctx, Document{Text: "\xff"}); return err },
+		"delete": func() error { _, err := c.DeleteWhere(ctx, nil); return err },
+		"update": func() error { return c.Update(ctx, nil) },
+	} {
+		looks = 0
+		err := do()
+		if err == nil || !strings.HasPrefix(err.Error(), "db: "+call) || !strings.Contains(err.Error(), `collection "c"`) {
+			t.Errorf("%s: %v", call, err)
+		}
+		if looks > 1 {
+			t.Errorf("%s looked %d times", call, looks)
 		}
 	}
 }

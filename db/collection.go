@@ -158,10 +158,17 @@ func (c *Collection) begin(ctx context.Context, call string) (
 }
 
 // open is begin with an error that the caller wraps.
-func (c *Collection) open(ctx context.Context) (ver *engine.Version, v *engine.View, done func(), err error) {
+func (c *Collection) open(ctx context.Context) (*engine.Version, *engine.View, func(), error) {
+	return c.openAt(func() (*engine.Version, error) { return c.db.engine.Acquire(ctx) })
+}
+
+// openAt is open with the version that acquire returns, unless the collection is of a snapshot.
+func (c *Collection) openAt(acquire func() (*engine.Version, error)) (
+	ver *engine.Version, v *engine.View, done func(), err error,
+) {
 	if c.snap != nil {
 		ver, done, err = c.snap.open()
-	} else if current, failed := c.db.engine.Acquire(ctx); failed == nil {
+	} else if current, failed := acquire(); failed == nil {
 		ver, done = current, func() { c.db.engine.Done(current) }
 	} else {
 		err = failed
@@ -401,14 +408,17 @@ func (c *Collection) Patch(ctx context.Context, p Patch) error {
 	return c.wrap("patch", err)
 }
 
-// wrap adds the call and, unless err names it, the collection to an error.
+// wrap adds the call and, unless err names it, the collection to an error. It goes by the names
+// that this process knows: the context of the call may have ended, and to look for newer ones may
+// take as long as another process is waited for.
 func (c *Collection) wrap(call string, err error) error {
 	if err == nil {
 		return nil
 	}
 	err = engine.Translate(err)
-	if info, gone := c.Info(); gone == nil {
-		name := fmt.Sprintf("collection %q", info.Name)
+	if _, v, done, gone := c.openAt(c.db.engine.AcquireKnown); gone == nil {
+		defer done()
+		name := fmt.Sprintf("collection %q", v.Def.Name)
 		if !strings.Contains(err.Error(), name) {
 			return fmt.Errorf("db: %s in %s: %w", call, name, err)
 		}

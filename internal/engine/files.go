@@ -322,6 +322,11 @@ func (e *Engine) Acquire(ctx context.Context) (*Version, error) {
 			return nil, err
 		}
 	}
+	return e.AcquireKnown()
+}
+
+// AcquireKnown is Acquire of the newest version that this process knows. It waits for no other one.
+func (e *Engine) AcquireKnown() (*Version, error) {
 	if err := e.CatchUp(); err != nil {
 		return nil, err
 	}
