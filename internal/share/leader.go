@@ -549,9 +549,7 @@ func (s *leader) write(f *session, m WriteOps) error {
 // answer sends the result of a request.
 func (s *leader) answer(f *session, result Result, err error) {
 	result.Err = s.outcome(err)
-	f.mu.Lock()
-	delete(f.requests, result.Request)
-	f.mu.Unlock()
+	f.end(result.Request)
 	f.send(result)
 	f.heard.Store(ticks(time.Now()))
 }

@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/vecbolt/vecbolt/internal/document"
 	"github.com/vecbolt/vecbolt/internal/engine"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 )
 
 // TestLeaderEndsBeforeHello: a process whose Hello comes after the end of the leader is told to
@@ -169,5 +172,70 @@ func TestDecisionTakesLong(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestRequestsAreBoundedByBytes: a leader works on requests of a follower until their messages have
+// maxQueued bytes, and reads on when they are answered. One request is let in whatever its size.
+func TestRequestsAreBoundedByBytes(t *testing.T) {
+	if !engine.CanShare {
+		t.Skip("processes do not share here")
+	}
+	defer SetMaxQueued(SetMaxQueued(maxQueued))
+	e, err := engine.Open(engine.Memory, engine.Options{HeadSize: 1 << 20, Workers: 1, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	if _, err := e.Define(t.Context(), "docs", engine.Schema{Metric: fileformat.L2}, nil, false); err != nil {
+		t.Fatal(err)
+	}
+	const requests = 6
+	var frames []byte
+	size := 0 // of a message
+	for id := range uint64(requests) {
+		text := strings.Repeat("x", 1000)
+		p := engine.Op{Kind: engine.OpPut, Collection: "docs", ID: "a", Patch: &engine.Patch{Text: &text}}
+		if id == 0 {
+			doc, err := document.Append(nil, &document.Document{ID: "a", Text: text})
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.Doc, p.Patch = doc, nil
+		}
+		before := len(frames)
+		if frames, err = Append(frames, WriteOps{Request: id, Ops: []engine.Op{p}}); err != nil {
+			t.Fatal(err)
+		}
+		size = max(size, len(frames)-before-headerSize)
+	}
+	for limit, want := range map[int]int{1: 1, size + 1: 2, requests * size: requests} {
+		SetMaxQueued(limit)
+		socket, other := connected(t)
+		if _, err := other.Write(frames); err != nil {
+			t.Fatal(err)
+		}
+		s := &leader{engine: e}
+		f := &session{socket: socket, in: newReader(&source{socket: socket}, false), out: newQueue(socket),
+			writer: [16]byte{byte(want)}, requests: map[uint64]*request{}}
+		for done := 0; done < requests; {
+			s.serveOne(f)
+			n := min(want, requests-done)
+			if len(f.requests) != n || f.failed != nil {
+				t.Fatalf("%d bytes of messages of %d: works on %d requests after %d, want %d; %v",
+					limit, size, len(f.requests), done, n, f.failed)
+			}
+			e.CommitSubmitted()
+			for range n {
+				m, err := Read(other)
+				if r, ok := m.(Result); !ok || err != nil || r.Err != nil || r.Request != uint64(done) {
+					t.Fatal(m, err)
+				}
+				done++
+			}
+		}
+		if f.bytes != 0 {
+			t.Errorf("%d bytes are left", f.bytes)
+		}
 	}
 }

@@ -9,8 +9,8 @@ import (
 // maxQueued bounds the bytes of the frames that wait in a queue, so that a process that does not
 // read cannot fill the memory of the leader. Frames that are being sent do not count, and one
 // larger frame may wait alone. A leader closes the connection when a queue is full, because it
-// waits for no follower; the follower joins again. Requests of a follower wait for room. Tests
-// change it.
+// waits for no follower; the follower joins again. Requests of a follower wait for room. The leader
+// reads no more of them while it works on this many bytes. Tests change it.
 var maxQueued = 256 << 20
 
 // gatherTime is how long a frame of addLater waits at most. While many processes write, each one

@@ -41,6 +41,7 @@ type session struct {
 
 	mu       sync.Mutex
 	requests map[uint64]*request // that are being worked on
+	bytes    int                 // of their messages
 }
 
 // busy reports whether a request is being worked on.
@@ -50,15 +51,16 @@ func (f *session) busy() bool {
 	return len(f.requests) > 0
 }
 
-// full reports whether a follower has to wait before it sends more requests. While it decides it
-// need not: all of its requests wait for its Decided, which comes behind others.
+// full reports whether a follower has to wait before it sends more requests. A request alone never
+// waits, whatever its size, nor does a follower that decides: all of its requests wait for its
+// Decided, which comes behind others.
 func (f *session) full() bool {
 	if f.deciding.Load() {
 		return false
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return len(f.requests) >= MaxRequests
+	return len(f.requests) >= MaxRequests || f.bytes >= maxQueued
 }
 
 // unserved reports whether something has arrived that was left while the follower was full. It is
@@ -69,6 +71,7 @@ func (f *session) unserved() bool { return f.in.ready() && !f.full() }
 type request struct {
 	cancel  context.CancelFunc
 	decided chan Decided
+	bytes   int // of its message
 }
 
 // send queues a message.
@@ -92,15 +95,27 @@ func (f *session) keepUp(added bool) bool {
 	return added
 }
 
-// begin notes that a request is worked on.
+// begin notes that a request is worked on, which is the message that was read last.
 func (f *session) begin(id uint64, r *request) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.requests[id] != nil {
 		return fmt.Errorf("request %d comes again", id)
 	}
+	r.bytes = f.in.size
 	f.requests[id] = r
+	f.bytes += r.bytes
 	return nil
+}
+
+// end notes that a request is not worked on any more.
+func (f *session) end(id uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if r := f.requests[id]; r != nil {
+		f.bytes -= r.bytes
+		delete(f.requests, id)
+	}
 }
 
 // id tells a write of a follower from all others.
