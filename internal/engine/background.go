@@ -13,7 +13,7 @@ import (
 
 // background maintains an open database. One goroutine each flushes, compacts, makes derived files,
 // and syncs the log under SyncInterval; in a published folder, one follows new versions instead.
-// Close stops them all. Each piece of work runs inside maintain, which records its failure, so that
+// Close stops them all. Each piece of work runs inside Maintain, which records its failure, so that
 // neither the goroutine nor the process ends with it.
 type background struct {
 	stopped context.Context
@@ -199,14 +199,14 @@ func (b *background) syncEvery(e *Engine) error {
 func (b *background) stop() {
 	if b.cancel != nil {
 		b.cancel()
-		_, _ = b.group.Wait(), b.work.Wait() // maintain has recorded the errors
+		_, _ = b.group.Wait(), b.work.Wait() // Maintain has recorded the errors
 	}
 }
 
 // endLead ends the work of a leader, and waits for it.
 func (b *background) endLead() {
 	b.endWork()
-	_ = b.work.Wait() // maintain has recorded the errors
+	_ = b.work.Wait() // Maintain has recorded the errors
 }
 
 // leading returns a context that ends with the lead of this process.

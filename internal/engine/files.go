@@ -32,7 +32,7 @@ type OpenSegment struct {
 	stays context.Context // ends when the segment leaves the database; old versions may still have it
 	leave context.CancelFunc
 
-	// dead has the dead rows that meta.bolt records, as of version.applied. Guarded by
+	// dead has the dead rows that meta.bolt records, as of Version.Applied. Guarded by
 	// Engine.metaMu.
 	dead *bitset.Cow
 
@@ -220,7 +220,7 @@ func (e *Engine) Guard(fn func() error) error {
 	return err
 }
 
-// Begin starts a call. Close waits until end ends it.
+// Begin starts a call. Close waits until End ends it.
 func (e *Engine) Begin() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -350,7 +350,7 @@ func (e *Engine) Done(v *Version) {
 	e.ended()
 }
 
-// Current returns the current version, which drop releases. Close must already wait for
+// Current returns the current version, which Drop releases. Close must already wait for
 // the caller.
 func (e *Engine) Current() *Version {
 	e.mu.Lock()
@@ -359,7 +359,7 @@ func (e *Engine) Current() *Version {
 	return e.cur
 }
 
-// Retain adds a reference to a version that the caller holds. drop releases it.
+// Retain adds a reference to a version that the caller holds. Drop releases it.
 func (e *Engine) Retain(v *Version) *Version {
 	e.mu.Lock()
 	defer e.mu.Unlock()

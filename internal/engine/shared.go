@@ -81,8 +81,9 @@ type Observer interface {
 	// Froze reports that the head was frozen after a batch. The next root with more batches than
 	// the present one ends with it.
 	Froze(lsn uint64)
-	// Rooted reports that meta.bolt has a new root. Its pages and the files that it names are kept
-	// until unpin is called.
+	// Rooted reports that meta.bolt has a new root. Its pages are kept until unpin is called. The
+	// segments that it names are kept until a later root was reported, and nobody in this process
+	// reads them.
 	Rooted(root Root, unpin func())
 	// Made reports that a derived file has been written.
 	Made()

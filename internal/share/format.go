@@ -57,7 +57,7 @@ const (
 const (
 	CallFlush     = 1 // flush the head into segments
 	CallCompact   = 2 // compact until there is nothing to gain
-	CallBarrier   = 3 // the LSN of the newest acknowledged batch
+	CallBarrier   = 3 // nothing: the records of all acknowledged batches come before the Result
 	CallProcesses = 4 // the processes that share the database
 	CallCheckLog  = 5 // the damage in the log, as the error of the result
 )

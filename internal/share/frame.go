@@ -45,7 +45,7 @@ func Write(w io.Writer, m Message) error {
 	return err
 }
 
-// Read reads one frame, and nothing behind it: see Reader.Next.
+// Read reads one frame, and nothing behind it: see reader.next.
 func Read(in io.Reader) (Message, error) { return (&reader{in: in}).next() }
 
 // A reader reads the frames of a connection.
@@ -71,14 +71,14 @@ const (
 )
 
 // newReader returns a reader that takes much from in at once. If it reuses memory, the memory of a
-// message belongs to it only until the next call of Next.
+// message belongs to it only until the next call of next.
 func newReader(in io.Reader, reuses bool) *reader {
 	return &reader{in: in, ahead: true, reuses: reuses}
 }
 
-// Next returns the next message. The end of the connection is io.EOF between two frames and
+// next returns the next message. The end of the connection is io.EOF between two frames and
 // io.ErrUnexpectedEOF within one. Other errors of the connection are returned as they are; after
-// one that does not end it, such as a deadline, Next goes on where it was. A frame that no process
+// one that does not end it, such as a deadline, next goes on where it was. A frame that no process
 // of this version sends gives an error that wraps fileformat.ErrChecksum or fileformat.ErrFormat,
 // and a Hello or Welcome of another version one that wraps fileformat.ErrVersion. After these the
 // connection is of no more use, because nobody knows where the next frame begins.
@@ -166,7 +166,7 @@ func (r *reader) take(n int) []byte {
 	return b
 }
 
-// ended returns the error of Next for one of the connection.
+// ended returns the error of next for one of the connection.
 func (r *reader) ended(err error) error {
 	if err == io.EOF && (r.begun || r.end > r.start) {
 		return io.ErrUnexpectedEOF
@@ -192,7 +192,7 @@ func (r *reader) begin() error {
 	return nil
 }
 
-// Ready reports whether the next message has arrived.
+// ready reports whether the next message has arrived.
 func (r *reader) ready() bool {
 	arrived := r.piece[r.start:r.end]
 	if r.begun {

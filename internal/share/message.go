@@ -15,7 +15,7 @@ import (
 )
 
 // A Message is one of the structs of this file: Hello, Release, WriteOps, Exclusive, Deciding,
-// Decided, Call, Cancel and Outcome of a follower, all others of the leader.
+// Decided, Call, Cancel and Outcome of a follower, Bye of both, all others of the leader.
 type Message interface {
 	kind() uint8
 	encode(e *codec.Encoder) error
