@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -413,6 +414,30 @@ func TestBarrierOfFormerLeader(t *testing.T) {
 	}
 	if seen, want := second.engine.Seen(), third.engine.Seen(); seen < want {
 		t.Errorf("batch %d behind the barrier, %d was acknowledged", seen, want)
+	}
+}
+
+// TestBarrierCannotLook: a leader that cannot find out whether it has lost the lead returns the
+// error of a barrier, and does not look again and again.
+func TestBarrierCannotLook(t *testing.T) {
+	bounded(t)
+	dir := filepath.Join(t.TempDir(), "db")
+	vdb, fence := open(t, dir, nil), filepath.Join(dir, engine.FenceName)
+	err := inDir(t, dir).Ring(engine.LockName)
+	if err == nil {
+		err = os.Symlink(engine.FenceName, fence) // leads to itself
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := vdb.member.Barrier(t.Context()); !errors.Is(err, syscall.ELOOP) {
+		t.Error(err)
+	}
+	if err := os.Remove(fence); err != nil {
+		t.Fatal(err)
+	}
+	if err := vdb.Barrier(t.Context()); err != nil {
+		t.Error(err)
 	}
 }
 

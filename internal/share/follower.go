@@ -520,9 +520,12 @@ func (m *Member) barrier(ctx context.Context) error {
 	}
 	for {
 		_, done, err := m.Call(ctx, CallBarrier)
-		if done || m.engine.Role() != engine.Leader || m.engine.CheckLead() == nil {
-			return errors.Join(err, m.engine.CatchUp())
+		if !done && m.engine.Role() == engine.Leader {
+			if err = m.engine.CheckLead(); errors.Is(err, engine.ErrLocked) {
+				continue // another process leads now
+			}
 		}
+		return errors.Join(err, m.engine.CatchUp())
 	}
 }
 
