@@ -125,7 +125,7 @@ func (e *Engine) openFS() (err error) {
 		e.FS = vfs.NewMemory(e.Opts.Hook)
 		return nil
 	case !e.Opts.ReadOnly && !e.Opts.MustExist:
-		if err := MakeDir(e.Dir); err != nil {
+		if err := vfs.MakeDir(e.Dir, nil); err != nil {
 			return err
 		}
 	}
@@ -231,27 +231,8 @@ func LayOut(f *vfs.FS) error {
 	return nil
 }
 
-// MakeDir creates dir and its parents and makes their names durable.
-func MakeDir(dir string) error {
-	if _, err := os.Stat(dir); err == nil {
-		return nil
-	}
-	parent := filepath.Dir(filepath.Clean(dir))
-	if err := MakeDir(parent); err != nil {
-		return err
-	}
-	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	f, err := vfs.Open(parent, nil)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.SyncDir("."), f.Close())
-}
-
-// TopMissing returns the topmost of dir and its parents that does not exist, which MakeDir would
-// make first; "" if dir exists.
+// TopMissing returns the topmost of dir and its parents that does not exist, which vfs.MakeDir
+// would make first; "" if dir exists.
 func TopMissing(dir string) (top string) {
 	missing := func(name string) bool { _, err := os.Lstat(name); return errors.Is(err, fs.ErrNotExist) }
 	for up := filepath.Clean(dir); missing(up); up = filepath.Dir(up) {

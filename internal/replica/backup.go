@@ -47,7 +47,7 @@ func Backup(ctx context.Context, e *engine.Engine, dir string, flush Flush) erro
 		return err
 	}
 	made := engine.TopMissing(dir)
-	if err = engine.MakeDir(dir); err == nil {
+	if err = vfs.MakeDir(dir, nil); err == nil {
 		err = begin(ctx, e, dir, lsn, led, flush)
 	}
 	if err != nil {

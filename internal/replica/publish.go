@@ -104,7 +104,7 @@ func (p *Publisher) open() (err error) {
 	if p.engine.Role() == engine.Follower {
 		return engine.ErrFollows
 	}
-	if err := engine.MakeDir(p.path); err != nil {
+	if err := vfs.MakeDir(p.path, nil); err != nil {
 		return err
 	}
 	if p.to, err = vfs.Open(p.path, p.hook); err != nil {

@@ -476,7 +476,25 @@ func (f *FS) WriteFileAtomic(name string, b []byte) error {
 	if err != nil {
 		return err
 	}
-	_, err = file.WriteAt(b, 0)
+	return f.replace(name, tmp, file, b)
+}
+
+// WriteFileBy is WriteFileAtomic with the new file tmp, instead of one in tmp/. What an interrupted
+// call has left at tmp is removed first. Nobody else may write tmp at the same time.
+func (f *FS) WriteFileBy(tmp, name string, b []byte) error {
+	if err := f.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	file, err := f.Create(tmp)
+	if err != nil {
+		return err
+	}
+	return f.replace(name, tmp, file, b)
+}
+
+// replace writes b to the new file tmp, gives it the name, and makes that durable.
+func (f *FS) replace(name, tmp string, file *File, b []byte) error {
+	_, err := file.WriteAt(b, 0)
 	if err == nil {
 		err = file.Sync()
 	}
@@ -487,7 +505,7 @@ func (f *FS) WriteFileAtomic(name string, b []byte) error {
 		err = f.Rename(tmp, name)
 	}
 	if err != nil {
-		_ = f.Remove(tmp) // may fail: tmp/ is wiped at the next open
+		_ = f.Remove(tmp) // may fail: tmp/ is wiped at the next open, and WriteFileBy removes it
 		return err
 	}
 	return f.SyncDir(path.Dir(name))

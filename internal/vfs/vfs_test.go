@@ -770,3 +770,66 @@ func TestInside(t *testing.T) {
 		}
 	}
 }
+
+// TestMakeDir: each directory is durable before the next one is made in it.
+func TestMakeDir(t *testing.T) {
+	var trace []string
+	fail := ""
+	hook := func(op Op) error {
+		step := fmt.Sprint(op.Kind, " ", op.Name)
+		trace = append(trace, step)
+		if step == fail {
+			return syscall.EIO
+		}
+		return nil
+	}
+	top := t.TempDir()
+	dir := filepath.Join(top, "a", "b")
+	ok(t, MakeDir(dir, hook))
+	ok(t, MakeDir(dir, hook))
+	if diff := cmp.Diff([]string{"mkdir a", "syncdir .", "mkdir b", "syncdir ."}, trace); diff != "" {
+		t.Error(diff)
+	}
+	for _, fail = range []string{"mkdir c", "syncdir ."} {
+		if err := MakeDir(filepath.Join(top, "c", "d"), hook); !errors.Is(err, syscall.EIO) {
+			t.Errorf("%s: %v", fail, err)
+		}
+		if _, err := os.Stat(filepath.Join(top, "c")); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: the directory stays: %v", fail, err)
+		}
+	}
+	ok(t, os.WriteFile(filepath.Join(top, "file"), nil, 0o600))
+	if err := MakeDir(filepath.Join(top, "file", "d"), nil); err == nil {
+		t.Error("a directory below a file")
+	}
+}
+
+// TestWriteFileBy is TestWriteFileAtomic for a caller that names the new file.
+func TestWriteFileBy(t *testing.T) {
+	var trace []string
+	fail := OpLock
+	f := open(t, func(op Op) error {
+		trace = append(trace, strings.TrimSpace(fmt.Sprint(op.Kind, " ", op.Name, " ", op.To)))
+		if op.Kind == fail {
+			return syscall.EIO
+		}
+		return nil
+	})
+	ok(t, os.WriteFile(filepath.Join(f.Dir(), "a.new"), []byte("left by a killed process"), 0o600))
+	ok(t, f.WriteFileBy("a.new", "a", []byte("one")))
+	want := []string{"remove a.new", "create a.new", "write a.new", "sync a.new", "rename a.new a", "syncdir ."}
+	if diff := cmp.Diff(want, trace); diff != "" {
+		t.Error(diff)
+	}
+	for _, fail = range []Kind{OpRemove, OpCreate, OpWrite, OpSync, OpRename} {
+		if err := f.WriteFileBy("a.new", "a", []byte("two")); !errors.Is(err, syscall.EIO) {
+			t.Errorf("%v: %v", fail, err)
+		}
+		if b := must[[]byte](t)(os.ReadFile(filepath.Join(f.Dir(), "a"))); string(b) != "one" {
+			t.Errorf("%v: content %q", fail, b)
+		}
+		if names := must[[]string](t)(f.ReadDir(".")); len(names) != 1 {
+			t.Errorf("%v: left %v", fail, names)
+		}
+	}
+}

@@ -13,7 +13,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"slices"
 	"strings"
 
@@ -21,6 +20,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/internal/errtext"
+	"github.com/vecbolt/vecbolt/internal/vfs"
 	"github.com/vecbolt/vecbolt/rag"
 	"github.com/vecbolt/vecbolt/rag/embed"
 	"github.com/vecbolt/vecbolt/rag/load"
@@ -249,7 +249,7 @@ func parseConfig(path string, b []byte) (c Config, err error) {
 }
 
 // save writes the configuration beside the database. The lock toConfigure is held.
-func (e *Engine) save(c Config) error { return writeConfig(e.ConfigPath(c.Name), c) }
+func (e *Engine) save(c Config) error { return writeConfig(e.ConfigPath(c.Name), c, e.hook) }
 
 // change returns c with the settings of asked that are not zero and with set, and whether that
 // differs from c. It returns an error if they require other vectors.
@@ -463,13 +463,14 @@ func or(p *float64, std float64) float64 {
 // configFile is the name of the configuration in the directory of its base.
 const configFile = "config.yaml"
 
-// newSuffix marks configurations that are being written. What a killed run has left is overwritten
-// by the next one.
+// newSuffix marks configurations that are being written. What a killed run has left is replaced by
+// the next one.
 const newSuffix = ".new"
 
 // writeConfig writes a configuration, atomically and durably. Comments of an earlier file stay. A
-// lock of the base is held, so that nobody else writes the file with newSuffix.
-func writeConfig(path string, c Config) error {
+// lock of the base is held: its directory is there, and durable, and nobody else writes the file
+// with newSuffix. hook may be nil.
+func writeConfig(path string, c Config, hook vfs.Hook) error {
 	comments := yaml.CommentMap{}
 	if before, err := os.ReadFile(path); err == nil {
 		var old Config
@@ -485,26 +486,13 @@ func writeConfig(path string, c Config) error {
 	if err != nil {
 		return fmt.Errorf("knowledge: %w", err)
 	}
-	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	dir, err := vfs.Open(filepath.Dir(path), hook)
+	if err != nil {
 		return fmt.Errorf("knowledge: %w", err)
 	}
-	temp := path + newSuffix
-	if err = writeSynced(temp, b); err == nil {
-		err = os.Rename(temp, path)
-	}
-	if err != nil {
-		_ = os.Remove(temp) // if it stays, the next one takes its place
-		return fmt.Errorf("knowledge: %w", err)
-	}
-	if runtime.GOOS == "windows" {
-		return nil // directories cannot be synced on this system
-	}
-	d, err := os.Open(dir)
-	if err == nil {
-		err = errors.Join(d.Sync(), d.Close())
-	}
-	if err != nil {
+	defer dir.Close()
+	name := filepath.Base(path)
+	if err := dir.WriteFileBy(name+newSuffix, name, b); err != nil {
 		return fmt.Errorf("knowledge: %w", err)
 	}
 	return nil
@@ -523,15 +511,6 @@ func marshalText(text string) ([]byte, error) {
 
 // marshalTexts writes a list as JSON.
 func marshalTexts(texts []string) ([]byte, error) { return json.Marshal(texts) }
-
-func writeSynced(path string, b []byte) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(b)
-	return errors.Join(err, f.Sync(), f.Close())
-}
 
 // Configure changes the configuration of a base: it sets keys of config.yaml, as Config.Set does,
 // and returns the configuration. Chunks and vectors stay as they are; Keys says when each key takes

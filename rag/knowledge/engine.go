@@ -80,7 +80,8 @@ type Engine struct {
 	models sync.Mutex
 	cross  map[string]*bert.CrossEncoder // by directory
 
-	at func(step string) // hook between the steps of Learn, Reembed and Configure, for tests
+	at   func(step string) // hook between the steps of Learn, Reembed and Configure, for tests
+	hook vfs.Hook          // sees how directories of bases and configurations are made, for tests; nil otherwise
 }
 
 type embedderKey struct{ base, config string } // the parts of the configuration that matter, as JSON

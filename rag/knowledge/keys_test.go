@@ -166,7 +166,7 @@ func TestConfigsOfReleases(t *testing.T) {
 		}
 		c, err := readConfig(file)
 		if err == nil {
-			err = writeConfig(file, c)
+			err = writeConfig(file, c, nil)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -184,7 +184,7 @@ func TestNumbersInFiles(t *testing.T) {
 	for _, n := range []float64{1e6, 1e-7, 0.15, 2, 1e21} {
 		c := Defaults("b")
 		c.PromptPrice, c.Threshold = n, &n
-		if err := writeConfig(file, c); err != nil {
+		if err := writeConfig(file, c, nil); err != nil {
 			t.Fatal(err)
 		}
 		got, err := readConfig(file)
@@ -452,7 +452,7 @@ func TestKeysOfEngine(t *testing.T) {
 
 // Texts of a configuration are read from config.yaml as they were set.
 func TestTextsInYAML(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "b", "config.yaml")
+	path := filepath.Join(t.TempDir(), "config.yaml")
 	for _, text := range []string{
 		"\n\n", "\n", " ", "\t", "\r\n", "? x", ".inf", ".nan", "a\tb", "x\r\ny", "plain", "two words", "2.0", "true", "null",
 		"- x", "# x", "a: b", `"`, "'", `\`, "{", "é", "\x00", "\u2028", "| x", "> x", "&a", "*a", "!a", "%", "@", "`",
@@ -460,7 +460,7 @@ func TestTextsInYAML(t *testing.T) {
 		c := Defaults("b")
 		c.Separators, c.Siblings, c.ChatModel = []string{text, "x", text}, text, "m"
 		c.Embedding.ProviderConfig = map[string]any{"key": text, "n": uint64(2)}
-		if err := writeConfig(path, c); err != nil {
+		if err := writeConfig(path, c, nil); err != nil {
 			t.Errorf("%q: %v", text, err)
 			continue
 		}

@@ -12,12 +12,14 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
 // learns names, in the environment, the process of TestManyLearn that this program is.
@@ -442,11 +444,57 @@ func TestConfigThatCannotBeWritten(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(path, "taken"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := writeConfig(path, Defaults("b")); err == nil {
+	if err := writeConfig(path, Defaults("b"), nil); err == nil {
 		t.Error("no error")
 	}
 	entries, err := os.ReadDir(filepath.Dir(path))
 	if err != nil || len(entries) != 1 {
 		t.Error(entries, err)
+	}
+}
+
+// The directories of a new base are durable before anything lies in them, as its configuration is.
+func TestNewBaseIsDurable(t *testing.T) {
+	f := newFixture(t)
+	f.write("a.txt", "Apples are red.")
+	var trace []string
+	fail := ""
+	f.Engine.hook = func(op vfs.Op) error {
+		step := strings.TrimSpace(fmt.Sprint(op.Kind, " ", op.Name, " ", op.To))
+		if step == fail {
+			fail = ""
+			return syscall.EIO
+		}
+		trace = append(trace, step)
+		return nil
+	}
+	fail = "syncdir ." // of the parent of the workspace
+	if err := f.create("b"); !errors.Is(err, syscall.EIO) {
+		t.Error(err)
+	}
+	if _, err := os.Stat(f.workspace); !errors.Is(err, os.ErrNotExist) {
+		t.Error("a directory that may not be durable stays:", err)
+	}
+	config := []string{"remove config.yaml.new", "create config.yaml.new", "write config.yaml.new", "sync config.yaml.new",
+		"rename config.yaml.new config.yaml", "syncdir ."}
+	trace = nil
+	f.learn("b", counted)
+	want := slices.Concat([]string{"mkdir workspace", "syncdir .", "mkdir b", "syncdir ."}, config)
+	if diff := cmp.Diff(want, trace); diff != "" {
+		t.Error("a first Learn: (-want +got)\n", diff)
+	}
+	trace = nil
+	if err := f.create("c"); err != nil {
+		t.Error(err)
+	}
+	want = slices.Concat([]string{"mkdir c", "syncdir ."}, config)
+	if diff := cmp.Diff(want, trace); diff != "" {
+		t.Error("Create: (-want +got)\n", diff)
+	}
+	if fail = "syncdir ."; f.create("d") == nil {
+		t.Error("no error")
+	}
+	if _, err := os.Stat(f.dir("d")); !errors.Is(err, os.ErrNotExist) {
+		t.Error("a directory that may not be durable stays:", err)
 	}
 }

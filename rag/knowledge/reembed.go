@@ -360,7 +360,7 @@ func (e *Engine) staging(ctx context.Context, c Config, asked *Config) (l *learn
 			err = removeIndex(e.database(to))
 		}
 		if err == nil {
-			err = writeConfig(filepath.Join(e.dir(c.Name), nextConfig), l.config)
+			err = writeConfig(filepath.Join(e.dir(c.Name), nextConfig), l.config, e.hook)
 		}
 		if err != nil {
 			return nil, err

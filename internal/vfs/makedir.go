@@ -1,0 +1,29 @@
+package vfs
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+)
+
+// MakeDir creates a directory and its parents and makes their names durable. If it exists, MakeDir
+// does nothing. hook may be nil; it sees the names of directories relative to their parents.
+func MakeDir(dir string, hook Hook) error {
+	if _, err := os.Stat(dir); err == nil {
+		return nil
+	}
+	parent, name := filepath.Dir(filepath.Clean(dir)), filepath.Base(dir)
+	if err := MakeDir(parent, hook); err != nil {
+		return err
+	}
+	f, err := Open(parent, hook)
+	if err != nil {
+		return err
+	}
+	if err = f.Mkdir(name); err == nil {
+		if err = f.SyncDir("."); err != nil {
+			_ = f.Remove(name) // so that the next call does not take it for durable
+		}
+	}
+	return errors.Join(err, f.Close())
+}
