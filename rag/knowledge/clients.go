@@ -89,12 +89,14 @@ func (s *Status) ForClients(files string, write bool) *Status {
 	if s.Locked != "" {
 		shown.Locked = "another process keeps the base for itself"
 	}
-	shown.Config, shown.Learning = s.Config.ForClients(write), s.Learning.forClients(files)
+	shown.Config, shown.Learning = s.Config.ForClients(write), s.Learning.ForClients(files)
 	return &shown
 }
 
-// forClients returns a progress whose file is relative to the directory of files, or only a name.
-func (p *Progress) forClients(files string) *Progress {
+// ForClients returns the part of a progress that clients of a service may see. files is as for
+// Status.ForClients: the name of the file is relative to it, or has no directory. It may be called
+// on nil.
+func (p *Progress) ForClients(files string) *Progress {
 	if p == nil || p.File == "" {
 		return p
 	}

@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -22,6 +23,17 @@ type state struct {
 	file      []byte // config.yaml as it was read last
 	config    Config // the content of file
 	progress  *Progress
+}
+
+// Learning returns the progress of the run of Learn that this Engine is at, or nil. It returns
+// ErrNotFound if the base does not exist and is not being made. Unlike Status it reads nothing of
+// the base but its configuration, so that it may be called often.
+func (e *Engine) Learning(name string) (*Progress, error) {
+	p := e.learning(name)
+	if _, err := e.Config(name); err != nil && !(errors.Is(err, ErrNotFound) && p != nil) {
+		return nil, err
+	}
+	return p, nil
 }
 
 // learning returns a copy of the progress of Learn, or nil.

@@ -291,20 +291,12 @@ func (s *service) object(w http.ResponseWriter, r *http.Request,
 	return docjson.ReadObject(body, member)
 }
 
-// status returns the part of the status of a base that a client may see.
-func (s *service) status(r *http.Request) (*knowledge.Status, error) {
-	status, err := s.engine.Status(r.Context(), r.PathValue("name"))
-	if err != nil {
-		return nil, err
-	}
-	return status.ForClients(s.opts.Files, server.MayWrite(r)), nil
-}
-
 func (s *service) get(w http.ResponseWriter, r *http.Request) error {
-	status, err := s.status(r)
+	status, err := s.engine.Status(r.Context(), r.PathValue("name"))
 	if err != nil {
 		return err
 	}
+	status = status.ForClients(s.opts.Files, server.MayWrite(r))
 	stats, err := s.engine.Stats(status.Name)
 	if err != nil {
 		return err
@@ -538,12 +530,12 @@ func (e *stream) send(event string, data any) error {
 }
 
 func (s *service) progress(w http.ResponseWriter, r *http.Request) error {
-	status, err := s.status(r)
+	p, err := s.engine.Learning(r.PathValue("name"))
 	if err != nil {
 		return err
 	}
 	s.deadline(w)
-	rest.JSON(w, http.StatusOK, map[string]any{"running": status.Learning != nil, "progress": status.Learning})
+	rest.JSON(w, http.StatusOK, map[string]any{"running": p != nil, "progress": p.ForClients(s.opts.Files)})
 	return nil
 }
 
@@ -583,8 +575,8 @@ func (s *service) learn(w http.ResponseWriter, r *http.Request) error {
 		o.Progress = func(string) {
 			if now := time.Now(); now.Sub(last) >= pause {
 				last = now
-				if status, err := s.status(r); err == nil && status.Learning != nil {
-					_ = events.send("progress", status.Learning) // end reports the failure
+				if p, err := s.engine.Learning(name); err == nil && p != nil {
+					_ = events.send("progress", p.ForClients(s.opts.Files)) // end reports the failure
 				}
 			}
 		}

@@ -475,6 +475,21 @@ func TestProgress(t *testing.T) {
 	}())
 }
 
+// TestProgressReadsNoBase: progress is told many times, so it must not cost a look at the base. A
+// file that Status cannot read does not keep it away.
+func TestProgressReadsNoBase(t *testing.T) {
+	s := start(t).learnt()
+	next := filepath.Join(filepath.Dir(s.engine.ConfigPath("pets")), "next.yaml")
+	if err := os.WriteFile(next, []byte("nonsense: 1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.expect(reader, 400, "GET", "/bases/pets", "", `nonsense`)
+	s.expect(reader, 200, "GET", "/bases/pets/learn", "", `^{"progress":null,"running":false}`)
+	s.expect(reader, 404, "GET", "/bases/none/learn", "", `not found`)
+	s.expect(writer, 200, "POST", "/bases/pets/learn", `{"paths":["."],"stream":true}`,
+		"^event: progress\ndata: {\"started\":\"[^\"]+\",\"file\":\"cats.md\"")
+}
+
 // TestWithoutFiles refuses to learn for clients.
 func TestWithoutFiles(t *testing.T) {
 	engine, err := knowledge.New(t.TempDir(), nil)
