@@ -199,12 +199,7 @@ type passage struct {
 
 func (s *service) queryBase(ctx context.Context, in queryBaseArgs) (*passages, error) {
 	o := knowledge.QueryOptions{Where: in.Where.Expr, K: int(in.K), Conversation: in.Conversation, Set: in.Set}
-	if _, named := in.Set["candidates"]; named {
-		if n, ok := in.Set["candidates"].(float64); ok && n > 20*MaxK {
-			return nil, fmt.Errorf("candidates: %v: at most %d", n, 20*MaxK)
-		}
-	}
-	r, err := s.opts.Bases.Query(ctx, in.Base, in.Question, o)
+	r, err := s.opts.Bases.Query(ctx, in.Base, in.Question, o.ForClients())
 	if err != nil {
 		return nil, s.base(in.Base, err)
 	}

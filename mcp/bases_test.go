@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -190,6 +191,39 @@ func TestBasesOfOthers(t *testing.T) {
 			t.Errorf("%s: %q", tool, failure)
 		}
 	}
+}
+
+// TestLimitsOfQuestions: no question asks for more chunks than agents get, by none of its keys, nor
+// by those of the base.
+func TestLimitsOfQuestions(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "cats.md")
+	if err := os.WriteFile(file, []byte("Cats purr."), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	engine, err := knowledge.New(t.TempDir(), &knowledge.Options{Logger: slog.New(slog.DiscardHandler)})
+	if err == nil {
+		_, err = engine.Learn(t.Context(), "pets", knowledge.LearnOptions{Paths: []string{file}})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := connect(t, NewServer(nil, &Options{Bases: engine}))
+	ask := func(arguments, want string) {
+		t.Helper()
+		p, failure := call[passages](t, s, "query_base", `{"base":"pets","question":"who purrs?"`+arguments+`}`)
+		if (want == "") != (len(p.Passages) == 1) || !strings.Contains(failure, want) {
+			t.Errorf("%s: %+v, %s", arguments, p, failure)
+		}
+	}
+	for _, key := range []string{"candidates", "max_siblings", "fusion_depth"} {
+		ask(fmt.Sprintf(`,"set":{%q:1000}`, key), "")
+		ask(fmt.Sprintf(`,"set":{%q:1001}`, key), key+": 1001: want an integer of at most 1000")
+	}
+	if _, err := engine.Configure(t.Context(), "pets", map[string]any{"top_k": 1001}); err != nil {
+		t.Fatal(err)
+	}
+	ask("", "top_k: 1001: want an integer of at most 1000")
+	ask(`,"k":50`, "")
 }
 
 // TestManyPassages: an answer has at most MaxK passages, whatever the configuration says.

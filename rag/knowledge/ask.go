@@ -45,6 +45,8 @@ type QueryOptions struct {
 	Strategy rag.Strategy
 	Rerank   rag.Reranker
 	Expand   *rag.Expansion
+
+	most int // chunks; 0: as the keys allow
 }
 
 // AskOptions tune a question for a chat model.
@@ -228,6 +230,9 @@ func (c Config) forQuestion(o QueryOptions) (Config, error) {
 		return c, fmt.Errorf("%w: %d chunks", ErrConfig, o.K)
 	}
 	c.TopK = cmp.Or(o.K, c.TopK)
+	if err := c.bound(o.most); err != nil {
+		return c, err
+	}
 	return c, c.check()
 }
 

@@ -70,6 +70,37 @@ func configText(err error, write bool) (text string, whole bool) {
 	return text, true
 }
 
+// ClientChunks is the most chunks that a question of a client of a service may ask for, by each of
+// the keys top_k, candidates, max_siblings and fusion_depth.
+const ClientChunks = 1000
+
+// chunkKeys are the keys that are numbers of chunks.
+var chunkKeys = []string{"top_k", "candidates", "max_siblings", "fusion_depth"}
+
+// ForClients returns the options for a question of a client of a service: ErrConfig refuses it if
+// the question, or the configuration of the base, asks for more than ClientChunks.
+func (o QueryOptions) ForClients() QueryOptions {
+	o.most = ClientChunks
+	return o
+}
+
+// ForClients returns the options for an evaluation by a client of a service: each run is bounded as
+// a question is.
+func (o EvalOptions) ForClients() EvalOptions {
+	o.most = ClientChunks
+	return o
+}
+
+// bound refuses a configuration for a question that asks for more chunks than most; 0 is no bound.
+func (c *Config) bound(most int) error {
+	for _, key := range chunkKeys {
+		if n := c.field(key).Int(); most > 0 && n > int64(most) {
+			return fmt.Errorf("%w: %s: %d: want an integer of at most %d, for clients of a service", ErrConfig, key, n, most)
+		}
+	}
+	return nil
+}
+
 // ForClients returns the part of a configuration that clients of a service may see. Servers and
 // directories are for clients that may write.
 func (c Config) ForClients(write bool) Config {

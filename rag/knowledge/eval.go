@@ -33,6 +33,8 @@ type EvalOptions struct {
 	Where filter.Expr // filter on the metadata of chunks
 	// Progress, if set, is called after each question of each run.
 	Progress func(done, total int)
+
+	most int // as in QueryOptions
 }
 
 // An Evaluation is the result of Eval.
@@ -176,7 +178,7 @@ func (ev *evaluator) runner(run string, chunks db.CollectionStats) (eval.Runner,
 	set := map[string]any{}
 	maps.Copy(set, ev.o.Set)
 	maps.Copy(set, own)
-	c, err := ev.reader.config.forQuestion(QueryOptions{Set: set})
+	c, err := ev.reader.config.forQuestion(QueryOptions{Set: set, most: ev.o.most})
 	if err != nil {
 		return nil, err
 	}

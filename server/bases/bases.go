@@ -42,7 +42,6 @@ type Options struct {
 // Limits of one question.
 const (
 	maxQuestion = 64 << 10 // bytes
-	maxChunks   = 1000     // top_k, candidates, max_siblings
 	maxPaths    = 1000
 	maxPage     = 1000 // files, or chunks of a file
 )
@@ -398,11 +397,6 @@ func (s *service) question(w http.ResponseWriter, r *http.Request) (*question, e
 	if err != nil {
 		return nil, err
 	}
-	for _, key := range bounded {
-		if n, ok := q.Set[key].(int64); ok && n > maxChunks {
-			return nil, tooMany(key, n)
-		}
-	}
 	if strings.TrimSpace(q.text) == "" {
 		return nil, rest.Missing("question")
 	}
@@ -410,14 +404,8 @@ func (s *service) question(w http.ResponseWriter, r *http.Request) (*question, e
 		return nil, rest.Errorf(http.StatusBadRequest, "question: want a text of at most %d bytes", maxQuestion)
 	}
 	q.stream = q.stream || strings.Contains(r.Header.Get("Accept"), eventStream)
+	q.QueryOptions = q.QueryOptions.ForClients()
 	return q, nil
-}
-
-// bounded are the keys that are numbers of chunks, of which clients get maxChunks at most.
-var bounded = []string{"top_k", "candidates", "max_siblings"}
-
-func tooMany(key string, n int64) error {
-	return rest.Errorf(http.StatusBadRequest, "%s: %d: want an integer of at most %d", key, n, maxChunks)
 }
 
 func (s *service) query(w http.ResponseWriter, r *http.Request) error {

@@ -296,7 +296,7 @@ func TestEval(t *testing.T) {
 		{400, `{"questions":[{"id":"1","text":"x"},{"id":"1","text":"y"}]}`, `id \\"1\\" is empty or given twice`},
 		{400, `{"questions":[{"id":"1","text":"x"}],"metrics":["DCG"]}`, `metrics: .*DCG`},
 		{400, `{"questions":[{"id":"1","text":"x"}],"metrics":["P@1000000"]}`, `at most 1000 ranks`},
-		{400, `{"questions":[{"id":"1","text":"x"}],"runs":["base+candidates=1000000"]}`, `candidates: 1000000: want an integer of at most 1000`},
+		{400, `{"questions":[{"id":"1","text":"x"}],"qrels":{"1":{"CATS":1}},"runs":["base+candidates=1000000"]}`, `candidates: 1000000: want an integer of at most 1000`},
 		{403, `{"questions":[{"id":"1","text":"x"}],"runs":["dense+cross-encoder+rerank_model=/etc"]}`, `rerank_model: a run cannot set this key`},
 		{400, `{"questions":[{"id":"1","text":"who purrs?"}],"qrels":{"1":{"CATS":1}},"runs":["nothing"]}`, `run nothing`},
 		{400, `{"question":"x"}`, `"nearest":"questions"`},
@@ -453,6 +453,29 @@ func TestAsk(t *testing.T) {
 	// An id that no URL can contain could not be deleted.
 	for _, id := range []string{".", "..", "/"} {
 		s.expect(reader, 400, "POST", "/bases/pets/query", `{"question":"who purrs?","conversation":"`+id+`"}`, `the id of a conversation is \\"`+regexp.QuoteMeta(id)+`\\": no URL can contain it`)
+	}
+}
+
+// TestLimits: no question asks for more chunks than clients get, by none of its keys, nor by those
+// of the base. One of its own may be within the limit.
+func TestLimits(t *testing.T) {
+	s := start(t).learnt()
+	files, _, err := s.engine.Files(t.Context(), "pets", "", 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"top_k", "candidates", "max_siblings", "fusion_depth"} {
+		refused := key + `: 1001: want an integer of at most 1000`
+		bad, good := fmt.Sprintf("%q:1001", key), fmt.Sprintf("%q:1000", key)
+		run := `{"questions":[{"id":"1","text":"x"}],"qrels":{"1":{%q:1}},"runs":["dense+%s=1001"]}`
+		s.expect(reader, 400, "POST", "/bases/pets/query", `{"question":"who purrs?",`+bad+`}`, refused)
+		s.expect(reader, 400, "POST", "/bases/pets/eval", fmt.Sprintf(run, files[0].Name, key), refused)
+		s.expect(reader, 200, "POST", "/bases/pets/query", `{"question":"who purrs?",`+good+`}`, `"chunks"`)
+		s.configure(map[string]any{key: 1001})
+		s.expect(reader, 400, "POST", "/bases/pets/query", `{"question":"who purrs?"}`, refused)
+		s.expect(reader, 400, "POST", "/bases/pets/ask", `{"question":"who purrs?"}`, refused)
+		s.expect(reader, 200, "POST", "/bases/pets/query", `{"question":"who purrs?",`+good+`}`, `"chunks"`)
+		s.configure(map[string]any{key: nil})
 	}
 }
 

@@ -3,7 +3,6 @@ package bases
 import (
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/vecbolt/vecbolt/filter"
@@ -50,7 +49,7 @@ func (s *service) eval(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	s.patience(w)
-	result, err := s.engine.Eval(r.Context(), r.PathValue("name"), *lab, *o)
+	result, err := s.engine.Eval(r.Context(), r.PathValue("name"), *lab, o.ForClients())
 	if err != nil {
 		return err
 	}
@@ -159,28 +158,26 @@ func metrics(v *docjson.Reader) (list []eval.Metric, err error) {
 		if err != nil {
 			return nil, rest.Errorf(http.StatusBadRequest, "metrics: %s", errtext.Plain(err.Error()))
 		}
-		if m.K() > maxChunks {
-			return nil, rest.Errorf(http.StatusBadRequest, "metrics: %s: want at most %d ranks", name, maxChunks)
+		if m.K() > knowledge.ClientChunks {
+			return nil, rest.Errorf(http.StatusBadRequest, "metrics: %s: want at most %d ranks", name,
+				knowledge.ClientChunks)
 		}
 		list = append(list, m)
 	}
 	return list, err
 }
 
-// checkRuns refuses runs with keys that a question cannot set, or with too many chunks.
+// checkRuns refuses runs with keys that a question cannot set.
 func checkRuns(runs []string) error {
 	for _, run := range runs {
 		for _, part := range strings.Split(run, "+") {
-			name, value, isKey := strings.Cut(part, "=")
+			name, _, isKey := strings.Cut(part, "=")
 			if !isKey {
 				continue
 			}
 			i := slices.IndexFunc(knowledge.Keys(), func(k knowledge.Key) bool { return k.Name == name })
 			if i >= 0 && !knowledge.Keys()[i].Asker {
 				return rest.Errorf(http.StatusForbidden, "%s: a run cannot set this key", name)
-			}
-			if n, err := strconv.Atoi(value); err == nil && n > maxChunks && slices.Contains(bounded, name) {
-				return tooMany(name, int64(n))
 			}
 		}
 	}
