@@ -99,7 +99,7 @@ func (e *Engine) ask(ctx context.Context, name, question string, o AskOptions, a
 		if err != nil {
 			return nil, err
 		}
-		p, err := e.pipeline(s, r, c, o.QueryOptions)
+		p, err := e.pipeline(ctx, s, r, c, o.QueryOptions)
 		if err != nil {
 			return nil, err
 		}
@@ -238,7 +238,7 @@ func (c Config) forQuestion(o QueryOptions) (Config, error) {
 
 // pipeline returns the pipeline for a configuration, over the chunks of a reader. It is made once,
 // so that its cache outlives the question, unless the options hold code.
-func (e *Engine) pipeline(s *state, r *reader, c Config, o QueryOptions) (*rag.Pipeline, error) {
+func (e *Engine) pipeline(ctx context.Context, s *state, r *reader, c Config, o QueryOptions) (*rag.Pipeline, error) {
 	chunks, err := r.chunks.Info()
 	if err != nil {
 		return nil, err
@@ -256,7 +256,7 @@ func (e *Engine) pipeline(s *state, r *reader, c Config, o QueryOptions) (*rag.P
 			return p.On(store), nil
 		}
 	}
-	po, err := e.pipelineOptions(c, indexed)
+	po, err := e.pipelineOptions(ctx, c, indexed)
 	if err != nil {
 		return nil, err
 	}
@@ -290,7 +290,7 @@ type chunkStore struct {
 func (c chunkStore) Identity() string { return c.id }
 
 // pipelineOptions translates a configuration that has been checked.
-func (e *Engine) pipelineOptions(c Config, indexed bool) (*rag.PipelineOptions, error) {
+func (e *Engine) pipelineOptions(ctx context.Context, c Config, indexed bool) (*rag.PipelineOptions, error) {
 	o := &rag.PipelineOptions{
 		TopK: c.TopK, Candidates: c.Candidates, Threshold: c.Threshold, Logger: e.opts.Logger,
 		Context: rag.ContextOptions{MaxTokens: c.MaxContextTokens, Count: e.opts.Tokens.Count},
@@ -333,7 +333,7 @@ func (e *Engine) pipelineOptions(c Config, indexed bool) (*rag.PipelineOptions, 
 	case "mmr":
 		o.Rerank = rerank.MMR(or(c.RerankWeight, 0.7))
 	case "cross-encoder":
-		cross, err := e.crossEncoder(c.RerankModel)
+		cross, err := e.cross.get(ctx, c.RerankModel, func() (*bert.CrossEncoder, error) { return bert.OpenCross(c.RerankModel) })
 		if err != nil {
 			return nil, err
 		}
@@ -402,20 +402,6 @@ func (e *Engine) secret(name string) func(context.Context) (string, error) {
 		return func(ctx context.Context) (string, error) { return e.opts.Embed.Secret(ctx, name) }
 	}
 	return embed.Env(name)
-}
-
-// crossEncoder returns the model in a directory, which is read once.
-func (e *Engine) crossEncoder(dir string) (*bert.CrossEncoder, error) {
-	e.models.Lock()
-	defer e.models.Unlock()
-	if have := e.cross[dir]; have != nil {
-		return have, nil
-	}
-	m, err := bert.OpenCross(dir)
-	if err == nil {
-		e.cross[dir] = m
-	}
-	return m, err
 }
 
 // usage counts the tokens of chat models for one question.

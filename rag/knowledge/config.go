@@ -184,7 +184,8 @@ func (e *Engine) Config(name string) (Config, error) {
 	return c, err
 }
 
-// readConfig reads the configuration of a base, and parses it if the file has changed.
+// readConfig reads the configuration of a base, and parses it if the file has changed. Then it
+// drops the embedders and pipelines of the previous one.
 func (e *Engine) readConfig(name string) (Config, error) {
 	path := e.ConfigPath(name)
 	b, err := os.ReadFile(path)
@@ -198,6 +199,10 @@ func (e *Engine) readConfig(name string) (Config, error) {
 		c, err := parseConfig(path, b)
 		if err != nil {
 			return c, err
+		}
+		e.dropEmbedders(c)
+		if same, err := equal(s.config, c); err != nil || !same {
+			s.pipelines = newLRU[*rag.Pipeline]() // they have embedders, too
 		}
 		s.file, s.config = b, c
 	}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -70,15 +69,13 @@ type Engine struct {
 	workspace string
 	opts      Options
 
-	mu        sync.Mutex
-	embedders map[embedderKey]embed.Embedder
-	gates     map[string]*gate // by directory of a database
+	embedders opened[embedderKey, embed.Embedder]
+	cross     opened[string, *bert.CrossEncoder] // by directory
 
+	mu        sync.Mutex       // not held while anything is opened
+	gates     map[string]*gate // by directory of a database
 	states    map[string]*state
 	questions map[string]*questions // by embedder
-
-	models sync.Mutex
-	cross  map[string]*bert.CrossEncoder // by directory
 
 	at   func(step string) // hook between the steps of Learn, Reembed and Configure, for tests
 	hook vfs.Hook          // sees how directories of bases and configurations are made, for tests; nil otherwise
@@ -89,8 +86,8 @@ type embedderKey struct{ base, config string } // the parts of the configuration
 // New returns an Engine for a workspace, a directory that need not exist yet: ErrConfig if it is no
 // directory.
 func New(workspace string, opts *Options) (*Engine, error) {
-	e := &Engine{workspace: workspace, embedders: map[embedderKey]embed.Embedder{}, gates: map[string]*gate{}, at: func(string) {},
-		states: map[string]*state{}, questions: map[string]*questions{}, cross: map[string]*bert.CrossEncoder{}}
+	e := &Engine{workspace: workspace, gates: map[string]*gate{}, at: func(string) {},
+		states: map[string]*state{}, questions: map[string]*questions{}}
 	if opts != nil {
 		e.opts = *opts
 	}
@@ -150,29 +147,57 @@ func (e *Engine) Embedder(ctx context.Context, name string) (embed.Embedder, err
 	return e.embedder(ctx, c)
 }
 
-// embedder returns the embedder of a configuration, with batches and retries. If the provider needs
-// the network, it also has a cache on disk, which learning and questions share.
+// embedder returns the embedder of a configuration, which is made once, with batches and retries.
+// If the provider needs the network, it also has a cache on disk, which learning and questions
+// share.
 func (e *Engine) embedder(ctx context.Context, c Config) (embed.Embedder, error) {
-	want, err := json.Marshal([]any{c.embedding(), c.Embedding})
+	key, err := c.embedderKey()
 	if err != nil {
-		return nil, fmt.Errorf("knowledge: %w", err)
-	}
-	s := e.state(c.Name)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	key := embedderKey{c.Name, string(want)}
-	if have, ok := e.embedders[key]; ok {
-		return have, nil
+		return nil, err
 	}
 	provider, err := e.opts.Providers.Lookup(c.Provider)
 	if err != nil {
 		return nil, err
 	}
+	embedder, err := e.embedders.get(ctx, key, func() (embed.Embedder, error) { return e.openEmbedder(ctx, c, provider) })
+	if err != nil || provider.Capabilities.Network { // whose requests may have the dimension
+		return embedder, err
+	}
+	// A configuration that names the model and the dimension means the same model.
+	full := c
+	full.Model = cmp.Or(c.Model, embedder.Model())
+	full.Embedding.Dimensions = cmp.Or(c.Embedding.Dimensions, embedder.Dimensions())
+	also, err := full.embedderKey()
+	if err == nil && also != key {
+		e.embedders.also(key, also)
+	}
+	return embedder, err
+}
+
+// embedderKey returns what tells the embedder of a configuration from others.
+func (c *Config) embedderKey() (embedderKey, error) {
+	b, err := json.Marshal([]any{c.embedding(), c.Embedding})
+	if err != nil {
+		return embedderKey{}, fmt.Errorf("knowledge: %w", err)
+	}
+	return embedderKey{c.Name, string(b)}, nil
+}
+
+// dropEmbedders drops the embedders of a base but the one of its configuration.
+func (e *Engine) dropEmbedders(c Config) {
+	key, err := c.embedderKey()
+	if err != nil { // not with what a file can hold
+		return
+	}
+	e.embedders.drop(func(k embedderKey) bool { return k.base == c.Name && k != key })
+}
+
+func (e *Engine) openEmbedder(ctx context.Context, c Config, provider embed.Provider) (embed.Embedder, error) {
 	inner, err := e.opts.Providers.Open(ctx, c.embedding(), e.opts.Embed)
 	if err != nil {
 		return nil, err
 	}
-	inner = e.meter(inner, s, c.Embedding.Price)
+	inner = e.meter(inner, e.state(c.Name), c.Embedding.Price)
 	if rate := c.Embedding.RequestsPerSecond; rate > 0 {
 		inner = embed.Limit(inner, embed.LimitOptions{PerSecond: rate})
 	}
@@ -189,7 +214,6 @@ func (e *Engine) embedder(ctx context.Context, c Config) (embed.Embedder, error)
 		}
 		inner = cache.Wrap(inner)
 	}
-	e.embedders[key] = inner
 	return inner, nil
 }
 
@@ -521,7 +545,7 @@ func (e *Engine) Clean(name string) error {
 		return err
 	}
 	defer configured()
-	e.forget(name, true)
+	e.forget(name)
 	if err := e.release(name); err != nil {
 		return err
 	}
@@ -579,14 +603,12 @@ func (e *Engine) isPart(path string) bool {
 	return err == nil || err2 == nil
 }
 
-// forget drops the embedders of a base, and its state if all is true.
-func (e *Engine) forget(name string, all bool) {
+// forget drops the embedders of a base, and its state.
+func (e *Engine) forget(name string) {
 	e.mu.Lock()
-	defer e.mu.Unlock()
-	if all {
-		delete(e.states, name)
-	}
-	maps.DeleteFunc(e.embedders, func(k embedderKey, _ embed.Embedder) bool { return k.base == name })
+	delete(e.states, name)
+	e.mu.Unlock()
+	e.embedders.drop(func(k embedderKey) bool { return k.base == name })
 }
 
 // removedSuffix marks databases that are being removed.

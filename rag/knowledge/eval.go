@@ -111,7 +111,7 @@ func (ev *evaluator) measure(ctx context.Context) (*Evaluation, error) {
 	ctx = context.WithValue(context.WithValue(ctx, usageKey{}, ev.spent), completionsKey{}, &completions{})
 	var runners []eval.Runner
 	for _, run := range ev.o.Runs {
-		runner, err := ev.runner(run, chunks)
+		runner, err := ev.runner(ctx, run, chunks)
 		if err != nil {
 			return nil, fmt.Errorf("run %s: %w", run, err)
 		}
@@ -170,7 +170,7 @@ func keysOf(run string) (map[string]any, error) {
 }
 
 // runner returns the runner of a run.
-func (ev *evaluator) runner(run string, chunks db.CollectionStats) (eval.Runner, error) {
+func (ev *evaluator) runner(ctx context.Context, run string, chunks db.CollectionStats) (eval.Runner, error) {
 	own, err := keysOf(run)
 	if err != nil {
 		return nil, err
@@ -182,7 +182,7 @@ func (ev *evaluator) runner(run string, chunks db.CollectionStats) (eval.Runner,
 	if err != nil {
 		return nil, err
 	}
-	po, err := ev.engine.pipelineOptions(c, chunks.Schema.Text != nil)
+	po, err := ev.engine.pipelineOptions(ctx, c, chunks.Schema.Text != nil)
 	if err != nil {
 		return nil, err
 	}

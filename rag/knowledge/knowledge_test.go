@@ -34,7 +34,7 @@ type fixture struct {
 	t      testing.TB
 	docs   string
 	texts  atomic.Int64
-	opened int
+	opened atomic.Int64
 	broken error
 }
 
@@ -60,7 +60,7 @@ func newFixture(t testing.TB) *fixture {
 	registry := embed.NewRegistry(embed.Builtin()...)
 	err := registry.Register(embed.Provider{Name: "counting", Capabilities: embed.Capabilities{Dimensions: true},
 		Open: func(_ context.Context, c embed.Config, _ *embed.Options) (embed.Embedder, error) {
-			f.opened++
+			f.opened.Add(1)
 			e, err := embed.Trigram(max(c.Dimensions, 64))
 			return counter{e, f}, err
 		}})
@@ -187,8 +187,8 @@ func TestLearn(t *testing.T) {
 	if err != nil || s.Files != 2 || s.Chunks != 2 || s.Bytes == 0 || s.Learnt.IsZero() || s.Config.ChunkSize != 40 {
 		t.Errorf("%+v, %v", s, err)
 	}
-	if f.opened != 1 {
-		t.Errorf("the embedder was made %d times", f.opened)
+	if n := f.opened.Load(); n != 1 {
+		t.Errorf("the embedder was made %d times", n)
 	}
 	names, err := f.Bases()
 	if err != nil || !slices.Equal(names, []string{"b"}) {

@@ -160,11 +160,13 @@ type Reembedding struct {
 func (e *Engine) Reembed(ctx context.Context, name string, o ReembedOptions) (*Reembedding, error) {
 	start := time.Now()
 	r, err := e.reembed(ctx, name, o)
+	if c, changed := e.Config(name); changed == nil {
+		e.dropEmbedders(c) // of the previous model, or of the next one
+	}
 	if err != nil {
 		return nil, fmt.Errorf("knowledge: reembed %q: %w", name, err)
 	}
 	if r.Switched { // no database is open here
-		e.forget(name, false)
 		if err := e.release(name); err != nil {
 			return nil, err
 		}
