@@ -520,9 +520,9 @@ func (e *Engine) Create(name string, set map[string]any) (Config, error) {
 	return c, e.save(c)
 }
 
-// Clean removes the database and the configuration of a base. It returns ErrNotFound if the base
-// does not exist. The error matches db.ErrLocked while the base is learnt or embedded again, its
-// configuration is being changed, or another process has it open.
+// Clean removes the database and the configuration of a base, durably. It returns ErrNotFound if
+// the base does not exist. The error matches db.ErrLocked while the base is learnt or embedded
+// again, its configuration is being changed, or another process has it open.
 func (e *Engine) Clean(name string) error {
 	if err := validName(name); err != nil {
 		return err
@@ -561,10 +561,24 @@ func (e *Engine) Clean(name string) error {
 			}
 		}
 	}
+	dir, err := vfs.Open(e.dir(name), e.hook)
+	if err != nil {
+		return fmt.Errorf("knowledge: clean %q: %w", name, err)
+	}
+	defer dir.Close()
 	for _, part := range baseParts {
-		if err := os.RemoveAll(filepath.Join(e.dir(name), part)); err != nil {
+		if part == configFile { // a database that comes back without it would be part of a new base
+			err = dir.SyncDir(".")
+		}
+		if err == nil {
+			err = os.RemoveAll(filepath.Join(e.dir(name), part))
+		}
+		if err != nil {
 			return fmt.Errorf("knowledge: clean %q: %w", name, err)
 		}
+	}
+	if err := dir.SyncDir("."); err != nil {
+		return fmt.Errorf("knowledge: clean %q: %w", name, err)
 	}
 	return nil // the last lock removes the directory, unless it holds other files
 }

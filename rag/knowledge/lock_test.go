@@ -498,3 +498,37 @@ func TestNewBaseIsDurable(t *testing.T) {
 		t.Error("a directory that may not be durable stays:", err)
 	}
 }
+
+// A base that was removed does not come back after a power cut, and its database is gone for good
+// before its configuration: a new base of that name would have its files.
+func TestCleanIsDurable(t *testing.T) {
+	f := newFixture(t)
+	f.write("a.txt", "Apples are red.")
+	f.learn("b", counted)
+	fail := true
+	var synced [][]string
+	f.Engine.hook = func(op vfs.Op) error {
+		if op.Kind != vfs.OpSyncDir {
+			return nil
+		}
+		if fail {
+			return syscall.EIO
+		}
+		synced = append(synced, slices.DeleteFunc(f.entries(), func(name string) bool { return slices.Contains(lockNames, name) }))
+		return nil
+	}
+	if err := f.Clean("b"); !errors.Is(err, syscall.EIO) {
+		t.Error(err)
+	}
+	if _, err := f.Config("b"); err != nil {
+		t.Error("a base that may not be gone has no configuration:", err)
+	}
+	fail = false
+	if err := f.Clean("b"); err != nil {
+		t.Error(err)
+	}
+	want := [][]string{{configFile}, {}}
+	if diff := cmp.Diff(want, synced); diff != "" {
+		t.Error("entries when the directory was synced: (-want +got)\n", diff)
+	}
+}
