@@ -2,6 +2,7 @@ package text
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -87,8 +88,8 @@ type blocks struct {
 // the text.
 type begin struct{ at, start int }
 
-// next reads the next block that has tokens. It reports whether there is one; else the last block
-// stays.
+// next reads the next block that has tokens. It reports whether there is one; otherwise the last
+// block stays.
 func (b *blocks) next() bool {
 	if b.at == len(b.spelt.text) {
 		return false
@@ -149,23 +150,19 @@ func (q *Query) marks(tokens []Token) []mark {
 	var marks []mark
 	terms := map[string]bool{}
 	var prefixes []string
-	var places map[string][]int // tokens with a term, for phrases
+	var phrases phraseMarker
 	for i := range q.Clauses {
 		c := &q.Clauses[i]
 		switch {
 		case c.Occur == MustNot:
 		case c.Quoted:
-			if places == nil {
-				places = map[string][]int{}
-				for at, t := range tokens {
-					places[t.Term] = append(places[t.Term], at)
-				}
-			}
-			marks = c.phrase(marks, tokens, places)
+			marks = phrases.mark(marks, c, tokens)
 		default:
 			for at, want := range c.Tokens {
 				if c.Prefix && at == 0 {
-					prefixes = append(prefixes, want.Term)
+					if !slices.Contains(prefixes, want.Term) {
+						prefixes = append(prefixes, want.Term)
+					}
 				} else {
 					terms[want.Term] = true
 				}
@@ -188,16 +185,38 @@ func (q *Query) marks(tokens []Token) []mark {
 	return slices.Compact(marks)
 }
 
-// phrase appends the matches of a quoted clause. places maps a term to its indexes in tokens.
-func (c *Clause) phrase(marks []mark, tokens []Token, places map[string][]int) []mark {
+// A phraseMarker marks the matches of quoted clauses in some tokens. A query may repeat a phrase a
+// thousand times, so each is looked for once, and each token is marked once.
+type phraseMarker struct {
+	places map[string][]int // tokens with a term
+	known  map[string]bool  // phrases, by terms and positions
+	marked []bool           // tokens, because phrases may overlap
+}
+
+// mark appends the matches of a clause that are not marked yet.
+func (m *phraseMarker) mark(marks []mark, c *Clause, tokens []Token) []mark {
 	want := slices.DeleteFunc(slices.Clone(c.Tokens), func(t Token) bool { return t.Extra })
 	if len(want) == 0 {
 		return marks
 	}
+	if m.places == nil {
+		m.places, m.known, m.marked = map[string][]int{}, map[string]bool{}, make([]bool, len(tokens))
+		for at, t := range tokens {
+			m.places[t.Term] = append(m.places[t.Term], at)
+		}
+	}
+	var key strings.Builder
+	for _, t := range want {
+		fmt.Fprintf(&key, "%d%q", t.Position-want[0].Position, t.Term)
+	}
+	if m.known[key.String()] {
+		return marks
+	}
+	m.known[key.String()] = true
 	// where calls found for each start, a position, and the index of the i-th token of the phrase
 	// that begins there. starts must ascend.
 	where := func(i int, starts []int, found func(start, at int)) {
-		list, offset := places[want[i].Term], want[i].Position-want[0].Position
+		list, offset := m.places[want[i].Term], want[i].Position-want[0].Position
 		for _, start := range starts {
 			for len(list) > 0 && tokens[list[0]].Position < start+offset {
 				list = list[1:]
@@ -208,7 +227,7 @@ func (c *Clause) phrase(marks []mark, tokens []Token, places map[string][]int) [
 		}
 	}
 	var starts []int
-	for _, at := range places[want[0].Term] {
+	for _, at := range m.places[want[0].Term] {
 		starts = append(starts, tokens[at].Position)
 	}
 	for i := 1; i < len(want) && len(starts) > 0; i++ {
@@ -216,11 +235,10 @@ func (c *Clause) phrase(marks []mark, tokens []Token, places map[string][]int) [
 		where(i, starts, func(start, _ int) { kept = append(kept, start) })
 		starts = kept
 	}
-	seen := make([]bool, len(tokens)) // marked tokens, because phrases may overlap
 	for i := 0; i < len(want) && len(starts) > 0; i++ {
 		where(i, starts, func(_, at int) {
-			if !seen[at] {
-				seen[at] = true
+			if !m.marked[at] {
+				m.marked[at] = true
 				marks = append(marks, mark{Range{tokens[at].Start, tokens[at].End}, want[i].Term})
 			}
 		})

@@ -250,6 +250,21 @@ func TestHighlightOfEqualWords(t *testing.T) {
 	}
 }
 
+// A query that repeats a phrase or a prefix, or has phrases with the same words, costs as much
+// memory as the marks that it has.
+func TestHighlightOfEqualPhrases(t *testing.T) {
+	s := analyzer(t, "").Scanner()
+	const times = 1000
+	tokens, _ := s.Tokens(nil, strings.Repeat("alpha beta ", times))
+	for _, clause := range []string{`"alpha beta" `, `"alpha beta" "beta alpha" `, "alph* "} {
+		q := s.a.Parse(strings.Repeat(clause, times))
+		marks := q.marks(tokens)
+		if len(marks) < times || cap(marks) > 4*len(tokens) {
+			t.Errorf("%s%d times: room for %d marks, %d are left, of %d words", clause, times, cap(marks), len(marks), len(tokens))
+		}
+	}
+}
+
 func TestParseNeverFails(t *testing.T) {
 	a := analyzer(t, "")
 	rapid.Check(t, func(t *rapid.T) {
