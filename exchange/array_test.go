@@ -126,6 +126,26 @@ func TestArraySkips(t *testing.T) {
 	}
 }
 
+// TestLongHeaderOfCSV: names are compared in time linear in their number. If each is compared with
+// all others, the test does not end.
+func TestLongHeaderOfCSV(t *testing.T) {
+	var header strings.Builder
+	header.WriteString("id")
+	for i := range 400_000 {
+		fmt.Fprintf(&header, ",c%d", i)
+	}
+	path := write(t, filepath.Join(t.TempDir(), "a.csv"), header.String()+",c7\n")
+	src, err := Open(path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range src.Documents(t.Context()) {
+		if err == nil || !strings.Contains(err.Error(), `two columns are named "c7"`) {
+			t.Error(err)
+		}
+	}
+}
+
 func TestCSV(t *testing.T) {
 	tests := []struct {
 		name, file, content string

@@ -14,6 +14,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/internal/docjson"
@@ -205,6 +206,13 @@ func (s *cacheSource) read(f cacheFile, buf *[]byte, scratch *[]float32) (*Impor
 
 var errTooLarge = errors.New("too large for a vector")
 
+// isNoText reports whether an error says that there is no text file of this name: nothing, or a
+// directory, or a file where the name has a directory.
+func isNoText(err error) bool {
+	_, other := errors.AsType[*vfs.NotRegularError](err)
+	return other || errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
+}
+
 // concernsFile reports whether an error of reading a cache file concerns this file only and not the
 // disk. Files of a cache in use may change or disappear during the import.
 func concernsFile(err error) bool {
@@ -357,7 +365,7 @@ func (t texts) of(id string) (text cachedText, ok bool, err error) {
 		if err == nil {
 			return cachedText{text: string(b)}, true, nil
 		}
-		if !errors.Is(err, fs.ErrNotExist) {
+		if !isNoText(err) {
 			return text, false, err
 		}
 	}

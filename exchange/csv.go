@@ -96,13 +96,16 @@ func (s *csvSource) reader(f io.Reader) (*csvReader, error) {
 	if err != nil {
 		return nil, err
 	}
+	seen := make(map[string]bool, len(names))
 	for i, name := range names {
 		if !utf8.ValidString(name) { // no row could be stored
 			return nil, fmt.Errorf("the name of column %d is not valid UTF-8", i+1)
 		}
-		if names[i] = strings.TrimSpace(name); names[i] != "" && slices.Contains(names[:i], names[i]) {
+		names[i] = strings.TrimSpace(name)
+		if seen[names[i]] {
 			return nil, fmt.Errorf("two columns are named %.40q", names[i])
 		}
+		seen[names[i]] = names[i] != ""
 	}
 	columns := func(keys ...string) (at []int) {
 		for _, key := range keys {

@@ -11,6 +11,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -360,6 +361,44 @@ func TestMetadataBesideTexts(t *testing.T) {
 	write(t, texts, `{"key":"none","text":"c","metadata":[1]}`)
 	if _, err := Open(dir, &OpenOptions{Texts: texts}); !errors.Is(err, ErrFormat) {
 		t.Errorf("a list as metadata: %v", err)
+	}
+}
+
+// TestDirectoryOfTexts: a directory with the name of a vector is not its text, nor is a name inside
+// of a file.
+func TestDirectoryOfTexts(t *testing.T) {
+	dir, texts := t.TempDir(), t.TempDir()
+	for _, name := range []string{"a", "b"} {
+		write(t, filepath.Join(dir, name), "[1,2]")
+	}
+	if err := os.MkdirAll(filepath.Join(texts, "a"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(texts, "a.txt"), "first")
+	write(t, filepath.Join(texts, "b"), "second")
+	write(t, filepath.Join(dir, "b.d", "c"), "[3,4]")
+	write(t, filepath.Join(texts, "b.d"), "no directory")
+	write(t, filepath.Join(texts, "c.txt"), "third")
+	c := open(t, 0)
+	if r := importAll(t, c, dir, &OpenOptions{Texts: texts}); r.Added != 3 {
+		t.Errorf("%+v", r)
+	}
+	var got []string
+	for _, d := range documents(t, c) {
+		got = append(got, d.ID+": "+d.Text)
+	}
+	if want := []string{"a: first", "b: second", "b.d/c: third"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// TestDetectJSONL: a byte order mark or white space may come before the first object.
+func TestDetectJSONL(t *testing.T) {
+	for _, before := range []string{"", "\xef\xbb\xbf", "      ", "\xef\xbb\xbf \r\n\t  "} {
+		path := write(t, filepath.Join(t.TempDir(), "a"), before+`{"id":"a"}`)
+		if f, err := Detect(path); f != JSONL || err != nil {
+			t.Errorf("behind %q: %q, %v", before, f, err)
+		}
 	}
 }
 

@@ -162,6 +162,42 @@ func TestPipeInterrupted(t *testing.T) {
 	}
 }
 
+// TestPipeLeft: a loop that is left, or meets a line that it cannot read, waits for no more of the
+// pipe.
+func TestPipeLeft(t *testing.T) {
+	for name, content := range map[string]string{"left": `{"id":"a"}` + "\n", "an error": `{"id":}` + "\n"} {
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		defer w.Close()
+		path := fmt.Sprintf("/dev/fd/%d", r.Fd())
+		if _, err := os.Stat(path); err != nil {
+			t.Skip("pipes have no paths here:", err)
+		}
+		if _, err := io.WriteString(w, content); err != nil {
+			t.Fatal(err)
+		}
+		src, err := Open(path, &OpenOptions{Format: JSONL})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			for range src.Documents(t.Context()) {
+				break
+			}
+		}()
+		select {
+		case <-ended:
+		case <-time.After(time.Minute):
+			t.Fatalf("%s: it waits on", name)
+		}
+	}
+}
+
 // TestPipeOfTruths reads lists of numbers from a pipe.
 func TestPipeOfTruths(t *testing.T) {
 	rows, err := ReadIVecs(pipe(t, "\x01\x00\x00\x00\x07\x00\x00\x00\x01\x00\x00\x00\x09\x00\x00\x00"))

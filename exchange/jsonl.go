@@ -353,7 +353,8 @@ type jsonlSource struct {
 func newJSONL(in *input) *jsonlSource { return &jsonlSource{in, runtime.GOMAXPROCS(0)} }
 
 // Stream returns a Source of the JSONL, or the array of objects, in r, which can be read once; name
-// is its name in errors and positions.
+// is its name in errors and positions. A loop that ends early, or whose context does, waits for a
+// Read that has begun: it ends if the caller closes r.
 func Stream(r io.Reader, name string) Source {
 	return newJSONL(&input{path: name, mode: fs.ModeIrregular, once: &stream{bufio.NewReader(r), io.NopCloser(r)}})
 }
@@ -362,6 +363,8 @@ func (s *jsonlSource) Total() int64 { return s.in.size }
 
 func (s *jsonlSource) Documents(ctx context.Context) iter.Seq2[*ImportedDocument, error] {
 	return func(yield func(*ImportedDocument, error) bool) {
+		ctx, cancel := context.WithCancel(ctx) // closes a pipe that is being read
+		defer cancel()
 		f, err := s.in.open(ctx)
 		if err != nil {
 			yield(nil, err)
@@ -403,10 +406,12 @@ func (s *jsonlSource) Documents(ctx context.Context) iter.Seq2[*ImportedDocument
 		for res := range ordered(s.procs, blocks, parse) {
 			for _, doc := range res.docs {
 				if !yield(doc, nil) {
+					cancel()
 					return
 				}
 			}
 			if res.err != nil {
+				cancel()
 				yield(nil, res.err)
 				return
 			}

@@ -1,6 +1,7 @@
 package exchange
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -153,12 +154,12 @@ func (in *input) format() (Format, error) {
 	if f, ok := in.formatByName(); ok {
 		return f, nil
 	}
-	head, err := in.head(len(npyMagic))
+	head, err := in.head(64) // white space may come first
 	if err != nil {
 		return "", err
 	}
-	switch first, _ := docjson.First(head); {
-	case string(head) == npyMagic:
+	switch first, _ := docjson.First(bytes.TrimPrefix(head, []byte(byteOrderMark))); {
+	case bytes.HasPrefix(head, []byte(npyMagic)):
 		return NPY, nil
 	case first == '{' || first == '[':
 		return JSONL, nil
