@@ -48,8 +48,9 @@ func Append(dst []byte, d *Document) ([]byte, error) {
 	defer w.release()
 	w.check(w.enc.EncodeArrayLen(fields))
 	w.check(w.enc.EncodeString(d.ID))
+	before := len(w.b)
 	w.metadata(d.Metadata)
-	if n := len(w.b) - len(dst); w.err == nil && n > MaxMetadataLen+len(d.ID) {
+	if n := len(w.b) - before; w.err == nil && n > MaxMetadataLen {
 		w.err = Invalidf("metadata takes %d bytes, the limit is %d", n, MaxMetadataLen)
 	}
 	if w.err != nil {

@@ -3,6 +3,7 @@ package document
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"math"
 	"strconv"
 	"strings"
@@ -36,6 +37,9 @@ func UnmarshalMetadata(b []byte) (map[string]any, error) {
 	v, err := fromJSON(d, "", 0)
 	if err != nil {
 		return nil, err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return nil, Invalidf("text behind the metadata, at byte %d", d.InputOffset())
 	}
 	switch v := v.(type) {
 	case nil:
