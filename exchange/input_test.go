@@ -36,6 +36,24 @@ func pipe(t *testing.T, content string) string {
 	return path
 }
 
+// openPipe returns the path of a pipe that holds content and does not end.
+func openPipe(t *testing.T, content string) string {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close(); w.Close() })
+	path := fmt.Sprintf("/dev/fd/%d", r.Fd())
+	if _, err := os.Stat(path); err != nil {
+		t.Skip("pipes have no paths here:", err)
+	}
+	if _, err := io.WriteString(w, content); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 // TestPipes reads every format from a pipe, whose bytes come once, with and without the detection
 // of the format.
 func TestPipes(t *testing.T) {
@@ -124,20 +142,7 @@ func TestPipeInterrupted(t *testing.T) {
 		{CSV, "id,text\na,"},
 		{FVecs, "\x01\x00\x00\x00"},
 	} {
-		r, w, err := os.Pipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer r.Close()
-		defer w.Close()
-		path := fmt.Sprintf("/dev/fd/%d", r.Fd())
-		if _, err := os.Stat(path); err != nil {
-			t.Skip("pipes have no paths here:", err)
-		}
-		if _, err := io.WriteString(w, tt.content); err != nil {
-			t.Fatal(err)
-		}
-		src, err := Open(path, &OpenOptions{Format: tt.format})
+		src, err := Open(openPipe(t, tt.content), &OpenOptions{Format: tt.format})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -166,20 +171,7 @@ func TestPipeInterrupted(t *testing.T) {
 // pipe.
 func TestPipeLeft(t *testing.T) {
 	for name, content := range map[string]string{"left": `{"id":"a"}` + "\n", "an error": `{"id":}` + "\n"} {
-		r, w, err := os.Pipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer r.Close()
-		defer w.Close()
-		path := fmt.Sprintf("/dev/fd/%d", r.Fd())
-		if _, err := os.Stat(path); err != nil {
-			t.Skip("pipes have no paths here:", err)
-		}
-		if _, err := io.WriteString(w, content); err != nil {
-			t.Fatal(err)
-		}
-		src, err := Open(path, &OpenOptions{Format: JSONL})
+		src, err := Open(openPipe(t, content), &OpenOptions{Format: JSONL})
 		if err != nil {
 			t.Fatal(err)
 		}
