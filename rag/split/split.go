@@ -102,6 +102,7 @@ func (s *Splitter) Split(ctx context.Context, text string) ([]Chunk, error) {
 	for _, g := range groups {
 		p := packer{Splitter: s, text: text, header: g.header, room: s.ahead}
 		for _, piece := range g.pieces {
+			p.piece++
 			if err := p.divide(piece, s.strategy.levels); err != nil {
 				return nil, err
 			}
@@ -133,6 +134,7 @@ type level func(text string) []int
 type unit struct {
 	span
 	tokens int
+	piece  int // number of the piece of the group that it is of
 }
 
 // packer makes the chunks of one group.
@@ -141,6 +143,7 @@ type packer struct {
 	text   string
 	header string
 	units  []unit
+	piece  int  // number of pieces so far
 	room   int  // number of units at which chunks are made of the first ones
 	atEnd  bool // chunkEnd has come to the last unit
 	chunks []Chunk
@@ -158,7 +161,7 @@ func (p *packer) divide(s span, levels []level) error {
 	if len(levels) == 0 || p.strategy.whole {
 		tokens := p.count(strings.TrimSpace(piece))
 		if tokens <= p.max {
-			p.units = append(p.units, unit{s, tokens})
+			p.units = append(p.units, unit{s, tokens, p.piece})
 			if len(p.units) >= p.room {
 				p.pack(true)
 				p.room = max(p.ahead, 2*len(p.units))
@@ -224,7 +227,7 @@ func (p *packer) pack(more bool) {
 func (p *packer) chunkEnd(start int) int {
 	end, tokens := start, 0
 	for end < len(p.units) && tokens+p.units[end].tokens <= p.max &&
-		(p.strategy.units == 0 || end-start < p.strategy.units) {
+		(p.strategy.pieces == 0 || p.units[end].piece-p.units[start].piece < p.strategy.pieces) {
 		tokens += p.units[end].tokens
 		end++
 	}

@@ -120,8 +120,8 @@ func TestProperties(t *testing.T) {
 func TestLongWord(t *testing.T) {
 	word := strings.Repeat("x", 1<<20)
 	for _, s := range strategies {
-		if s.units > 0 || strings.HasPrefix(s.name, "semantic") {
-			continue // chunks of two characters, and embedded sentences
+		if strings.HasPrefix(s.name, "semantic") {
+			continue // embeds sentences
 		}
 		splitter, err := New(s, Options{})
 		if err != nil {
@@ -159,6 +159,10 @@ func TestStrategies(t *testing.T) {
 			[]string{"One two three. Four five six!", "Seven eight nine?\n\nA second paragraph, by Dr. Smith.", "It ends."}},
 		{"sentences overlap", Sentences(2), Options{Overlap: 4}, "Go on. Go up. Go in. Go far.",
 			[]string{"Go on. Go up.", "Go up. Go in.", "Go in. Go far."}},
+		{"long sentence", Sentences(1), Options{MaxTokens: 8, Overlap: -1}, "Go. A b c d e f g h i j. Go on.",
+			[]string{"Go.", "A b c d e f g h", "i j.", "Go on."}},
+		{"long sentence of a pair", Sentences(2), Options{MaxTokens: 8, Overlap: 2}, "Go. A b c d e f g h i j. Go on. Go up.",
+			[]string{"Go. A b c d e f", "e f g h i j.", "j. Go on.", "Go up."}},
 		{"paragraphs", Paragraphs(), Options{}, prose,
 			[]string{"One two three. Four five six! Seven eight nine?", "A second paragraph, by Dr. Smith. It ends."}},
 		{"long paragraph", Paragraphs(), Options{MaxTokens: 10, Overlap: -1}, prose,

@@ -27,7 +27,7 @@ type Strategy struct {
 	levels []level
 	whole  bool // a piece that fits is not divided further
 	join   bool // pieces are joined up to the limit; otherwise each is a chunk
-	units  int  // maximum number of units in a chunk; 0: no limit
+	pieces int  // maximum number of pieces in a chunk; 0: no limit
 	err    error
 }
 
@@ -36,10 +36,11 @@ func Fixed() Strategy {
 	return Strategy{name: "fixed", divide: all, levels: []level{wordEnds}, join: true}
 }
 
-// Sentences makes chunks of whole sentences, at most n per chunk; 0 means no limit.
+// Sentences makes chunks of at most n whole sentences; 0 means no limit. Only a sentence above the
+// token limit is divided, between words.
 func Sentences(n int) Strategy {
 	s := Strategy{name: "sentence", divide: sentencePieces, levels: []level{wordEnds}, whole: true,
-		join: true, units: n}
+		join: true, pieces: n}
 	if n > 0 {
 		s.name = fmt.Sprintf("sentence-%d", n)
 	}
