@@ -496,6 +496,7 @@ var freeGoroutines = map[string]struct {
 	"rag/rerank/rerank.go":          {1, "calls what the user gave, in memory of the heap"},
 	"rag/embed/batch.go":            {1, "calls what the user gave, in memory of the heap"},
 	"rag/embed/local.go":            {1, "multiplies weights that were read into the heap"},
+	"rag/embed/models/download.go":  {1, "ends a context"},
 	"rag/embed/bert/team.go":        {1, "multiplies weights that were packed in the heap"},
 	"store/weaviate/collection.go":  {1, "speaks HTTP"},
 }

@@ -18,6 +18,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/vecbolt/vecbolt/internal/errtext"
@@ -34,7 +35,7 @@ const hub = "https://huggingface.co"
 type DownloadOptions struct {
 	Hub      string       // with the API of Hugging Face; empty: $HF_ENDPOINT, or https://huggingface.co
 	Revision string       // branch, tag or commit; empty: main
-	Client   *http.Client // nil: a client whose connections fail if nothing comes for a minute
+	Client   *http.Client // nil: a client that gives up after a minute without a byte
 	Progress func(done, total int64)
 	Add      AddOptions
 }
@@ -77,6 +78,7 @@ func (s *Store) Download(ctx context.Context, name string, opts *DownloadOptions
 const (
 	maxAnswer   = 8 << 20 // bytes of the list of files
 	maxAttempts = 4       // of one file in one call
+	maxSilence  = time.Minute
 )
 
 // A hubModel is what the API says about a repository at a revision.
@@ -128,9 +130,7 @@ func (s *Store) download(ctx context.Context, name string, o DownloadOptions) (*
 	base.User = nil
 	d.hub = strings.TrimSuffix(base.String(), "/")
 	if d.client == nil {
-		transport := http.DefaultTransport.(*http.Transport).Clone()
-		transport.ResponseHeaderTimeout = time.Minute
-		d.client = &http.Client{Transport: transport}
+		d.client = &http.Client{Transport: impatient{http.DefaultTransport.(*http.Transport).Clone()}}
 	}
 	info, err := d.info(ctx, cmp.Or(o.Revision, "main"))
 	if err != nil {
@@ -307,9 +307,9 @@ func (d *downloader) rest(ctx context.Context, path string, f hubFile, name stri
 			have = 0
 		}
 		body := io.TeeReader(io.LimitReader(r.Body, f.Size-have+1), counter(d.progress))
-		n, err := io.Copy(file, io.TeeReader(body, h))
-		if have += n; err != nil || have < f.Size {
-			return fmt.Errorf("%w: %w after %d of %d bytes: %w", ErrDownload, io.ErrUnexpectedEOF, have, f.Size, err)
+		n, err := receive(file, io.TeeReader(body, h), f.Size-have)
+		if have += n; err != nil {
+			return fmt.Errorf("after %d of %d bytes: %w", have, f.Size, err)
 		}
 	}
 	if got := hex.EncodeToString(h.Sum(nil)); got != want || have != f.Size {
@@ -317,6 +317,86 @@ func (d *downloader) rest(ctx context.Context, path string, f hubFile, name stri
 		return errors.Join(err, file.Truncate(0))
 	}
 	return file.Sync()
+}
+
+// receive copies at least size bytes to a file. Only errors of the body match ErrDownload and
+// io.ErrUnexpectedEOF: after an error of the file, such as a full disk, no other attempt helps.
+func receive(file io.Writer, body io.Reader, size int64) (int64, error) {
+	from := &source{Reader: body}
+	n, err := io.Copy(file, from)
+	switch {
+	case from.err != nil:
+		return n, fmt.Errorf("%w: %w: %w", ErrDownload, io.ErrUnexpectedEOF, from.err)
+	case err != nil:
+		return n, err
+	case n < size:
+		return n, fmt.Errorf("%w: %w", ErrDownload, io.ErrUnexpectedEOF)
+	}
+	return n, nil
+}
+
+// A source remembers the error that ended its reading.
+type source struct {
+	io.Reader
+	err error
+}
+
+func (s *source) Read(b []byte) (int, error) {
+	n, err := s.Reader.Read(b)
+	if err != io.EOF {
+		s.err = err
+	}
+	return n, err
+}
+
+// An impatient transport gives a request up that waits for a byte too long, also within a body.
+type impatient struct{ http.RoundTripper }
+
+var errSilent = fmt.Errorf("nothing came for %v", maxSilence)
+
+func (t impatient) RoundTrip(req *http.Request) (*http.Response, error) {
+	ctx, cancel := context.WithCancel(req.Context())
+	b := &impatientBody{cancel: cancel}
+	b.timer = time.AfterFunc(maxSilence, func() {
+		b.late.Store(true)
+		cancel()
+	})
+	r, err := t.RoundTripper.RoundTrip(req.WithContext(ctx))
+	b.timer.Stop()
+	if err != nil {
+		cancel()
+		return nil, b.reason(err)
+	}
+	b.ReadCloser, r.Body = r.Body, b
+	return r, nil
+}
+
+// An impatientBody has a timer that runs while a Read does.
+type impatientBody struct {
+	io.ReadCloser
+	timer  *time.Timer
+	cancel context.CancelFunc
+	late   atomic.Bool // the timer has cancelled the request
+}
+
+func (b *impatientBody) Read(p []byte) (int, error) {
+	b.timer.Reset(maxSilence)
+	n, err := b.ReadCloser.Read(p)
+	b.timer.Stop()
+	return n, b.reason(err)
+}
+
+func (b *impatientBody) Close() error {
+	b.timer.Stop()
+	b.cancel()
+	return b.ReadCloser.Close()
+}
+
+func (b *impatientBody) reason(err error) error {
+	if err != nil && err != io.EOF && b.late.Load() {
+		return errSilent
+	}
+	return err
 }
 
 func (d *downloader) progress(n int64) {

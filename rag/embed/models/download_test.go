@@ -1,13 +1,18 @@
 package models_test
 
 import (
+	"bytes"
+	"context"
 	"crypto/sha1"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -15,7 +20,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
+	"testing/iotest"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -206,6 +215,96 @@ func TestDownloadResumes(t *testing.T) {
 		})
 	}
 }
+
+// An answer that stops in its middle is given up after a minute, and continued. If all do, the
+// download fails.
+func TestDownloadStalls(t *testing.T) {
+	for _, tt := range []struct {
+		stalls   int
+		requests int // of the weights
+		want     error
+	}{{1, 2, nil}, {9, 4, models.ErrDownload}} {
+		h := newHub(t, "o/m", layout())
+		synctest.Test(t, func(t *testing.T) {
+			weights := 0
+			serve := func(w http.ResponseWriter, r *http.Request) {
+				if !strings.HasPrefix(r.URL.Path, "/cdn/") {
+					h.ServeHTTP(w, r)
+					return
+				}
+				if weights++; weights > tt.stalls {
+					h.ServeHTTP(w, r)
+					return
+				}
+				content := h.files["model.safetensors"]
+				w.Header().Set("Content-Length", fmt.Sprint(len(content)))
+				w.Write([]byte(content[:100]))
+				w.(http.Flusher).Flush()
+				<-r.Context().Done()
+			}
+			before := http.DefaultTransport
+			http.DefaultTransport = &http.Transport{DisableKeepAlives: true,
+				DialContext: func(context.Context, string, string) (net.Conn, error) {
+					here, there := net.Pipe()
+					go http.Serve(&oneConn{conn: there}, http.HandlerFunc(serve))
+					return here, nil
+				}}
+			defer func() { http.DefaultTransport = before }()
+			start := time.Now()
+			_, err := models.Open(t.TempDir()).Download(t.Context(), "o/m", &models.DownloadOptions{Hub: "http://hub"})
+			if !errors.Is(err, tt.want) || errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+			minutes := min(tt.stalls, tt.requests)
+			if took := time.Since(start); weights != tt.requests || took != time.Duration(minutes)*time.Minute {
+				t.Errorf("%d requests, %v", weights, took)
+			}
+		})
+	}
+}
+
+// A oneConn is a listener that accepts one connection.
+type oneConn struct{ conn net.Conn }
+
+func (l *oneConn) Accept() (net.Conn, error) {
+	conn := l.conn
+	if l.conn = nil; conn == nil {
+		return nil, io.EOF
+	}
+	return conn, nil
+}
+
+func (l *oneConn) Close() error   { return nil }
+func (l *oneConn) Addr() net.Addr { return &net.UnixAddr{} }
+
+// A full disk is no error of the connection: nothing is asked for again.
+func TestDownloadToFullDisk(t *testing.T) {
+	full := &fs.PathError{Op: "write", Path: "model.safetensors", Err: syscall.ENOSPC}
+	lost := errors.New("connection reset")
+	for name, tt := range map[string]struct {
+		file io.Writer
+		body io.Reader
+		n    int64
+		want []error
+		not  error
+	}{
+		"whole":     {new(bytes.Buffer), strings.NewReader("12345678"), 8, []error{nil}, io.EOF},
+		"short":     {new(bytes.Buffer), strings.NewReader("123"), 3, []error{models.ErrDownload, io.ErrUnexpectedEOF}, full},
+		"lost":      {new(bytes.Buffer), iotest.ErrReader(lost), 0, []error{models.ErrDownload, io.ErrUnexpectedEOF, lost}, full},
+		"full disk": {failingWriter{full}, strings.NewReader("12345678"), 0, []error{syscall.ENOSPC}, io.ErrUnexpectedEOF},
+	} {
+		n, err := models.Receive(tt.file, tt.body, 8)
+		for _, want := range tt.want {
+			if n != tt.n || !errors.Is(err, want) || errors.Is(err, tt.not) {
+				t.Errorf("%s: %d bytes, %v", name, n, err)
+			}
+		}
+	}
+}
+
+type failingWriter struct{ err error }
+
+func (w failingWriter) Write([]byte) (int, error) { return 0, w.err }
 
 // What does not have the checksum of the hub is not stored, nor what a hub says that is not
 // possible.

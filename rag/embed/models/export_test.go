@@ -1,0 +1,4 @@
+package models
+
+// Receive copies the body of an answer to a file, for tests.
+var Receive = receive
