@@ -92,7 +92,9 @@ func Local(provider, path string, opts *LocalOptions) (Embedder, error) {
 	if o.PassagePrompt != nil {
 		l.prompt = *o.PassagePrompt
 	}
-	l.hash = sync.OnceValue(func() string { return fingerprint(path, l.precision, l.queries, l.prompt) })
+	if l.hash, err = fingerprint(path, l.precision, l.queries, l.prompt); err != nil {
+		return nil, l.fail(ErrConfig, err)
+	}
 	return l, nil
 }
 
@@ -109,12 +111,12 @@ type local struct {
 	batch                 func(ctx context.Context, texts []string, threads int) ([][]float32, error) // nil: text by text
 	prompt, queries       string                                                                      // before each text, and before questions
 
-	hash func() string
+	hash string
 }
 
-// fingerprint is a hash of the weights and the prompts. It keeps models with the same name from
-// sharing a cache.
-func (l *local) fingerprint() string { return l.hash() }
+// fingerprint is a hash of what makes the vectors. It keeps models with the same name from sharing
+// a cache.
+func (l *local) fingerprint() string { return l.hash }
 
 // Queries returns an embedder with the prompt for questions.
 func (l *local) Queries() Embedder {
@@ -209,25 +211,62 @@ func (l *local) each(ctx context.Context, texts []string, threads int) ([][]floa
 	return vecs, ctx.Err()
 }
 
-// fingerprint hashes the weights of a model, its precision, and its prompts if it has any.
-func fingerprint(path, precision, query, passage string) string {
-	for _, name := range []string{"model.safetensors", "0_StaticEmbedding/model.safetensors", "model.onnx", "onnx/model.onnx", "."} {
-		f, err := vfs.OpenFile(filepath.Join(path, filepath.FromSlash(name)))
-		if err != nil {
-			continue
-		}
-		h := sha256.New()
-		_, err = io.Copy(h, f)
-		f.Close()
-		if err != nil {
-			continue
-		}
-		if query != "" || passage != "" {
-			fmt.Fprintf(h, "\x00%q %q", query, passage)
-		}
-		return hex.EncodeToString(h.Sum(nil)) + precision
+// Files of a directory that change the vectors. Of the weights, a model reads the first that are
+// there.
+var (
+	weightFiles = []string{"model.safetensors", "0_StaticEmbedding/model.safetensors", "model.onnx", "onnx/model.onnx"}
+	otherFiles  = []string{"0_StaticEmbedding/tokenizer.json", "1_Pooling/config.json", "config.json",
+		"config_sentence_transformers.json", "modules.json", "sentence_bert_config.json", "tokenizer.json",
+		"tokenizer_config.json", "vocab.txt"}
+)
+
+// fingerprint hashes the files of a model, its precision, and its prompts if it has any.
+func fingerprint(path, precision, query, passage string) (string, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", err
 	}
-	return ""
+	h := sha256.New()
+	if !info.IsDir() {
+		err = hashFile(h, path, "")
+	} else {
+		for _, name := range weightFiles {
+			if err = hashFile(h, path, name); !errors.Is(err, fs.ErrNotExist) {
+				break
+			}
+		}
+		for _, name := range otherFiles {
+			if err == nil {
+				if err = hashFile(h, path, name); errors.Is(err, fs.ErrNotExist) {
+					err = nil
+				}
+			}
+		}
+	}
+	if err != nil {
+		return "", err
+	}
+	if query != "" || passage != "" {
+		fmt.Fprintf(h, "\x00%q %q", query, passage)
+	}
+	return hex.EncodeToString(h.Sum(nil)) + precision, nil
+}
+
+// hashFile writes the name, the length and the content of a file to h, and nothing if it is not
+// there.
+func hashFile(h io.Writer, dir, name string) error {
+	f, err := vfs.OpenFile(filepath.Join(dir, filepath.FromSlash(name)))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(h, "\x00%q %d\x00", name, info.Size())
+	_, err = io.Copy(h, f)
+	return err
 }
 
 // stored returns a model of the default store.

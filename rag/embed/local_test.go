@@ -217,3 +217,47 @@ func TestLocalModelsDoNotShareEntries(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 }
+
+// Models of the same weights and the same name share no vectors if another file makes them differ.
+func TestLocalModelsDoNotShareSettings(t *testing.T) {
+	cache := newCache(t, t.TempDir(), embed.CacheOptions{})
+	const swapped = `{"pre_tokenizer":{"type":"WhitespaceSplit"},"model":{"type":"WordLevel","unk_token":"?","vocab":{"b":0,"?":1,"a":2}}}`
+	for _, tt := range []struct {
+		file, content string
+		want          []float32
+	}{
+		{"README.md", "no setting", []float32{0.9805807, 0.19611613}},
+		{"config.json", `{"normalize":false}`, []float32{5, 1}},
+		{"config_sentence_transformers.json", `{"normalize":false}`, []float32{5, 1}},
+		{"modules.json", `[]`, []float32{5, 1}},
+		{"tokenizer.json", swapped, []float32{0.6, 0.8}},
+	} {
+		dir := model2Vec(t, 5)
+		if err := os.WriteFile(filepath.Join(dir, tt.file), []byte(tt.content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		e, err := embed.Local("model2vec", dir, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if got := vector(t, cache.Wrap(e), "a"); !cmp.Equal(got, tt.want) {
+				t.Errorf("%s: %v, want %v", tt.file, got, tt.want)
+			}
+		}
+	}
+	if s := cache.Stats(); s.Misses != 5 || s.Hits != 5 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// A model whose files cannot be read is not opened: it would share a cache with every other one.
+func TestLocalFilesAreRead(t *testing.T) {
+	dir := model2Vec(t, 5)
+	if err := os.Mkdir(filepath.Join(dir, "vocab.txt"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := embed.Local("model2vec", dir, nil); !errors.Is(err, embed.ErrConfig) {
+		t.Error(err)
+	}
+}
