@@ -40,7 +40,7 @@ type Citation struct {
 
 // BuildContext joins chunks in their order, each with its source, until the limit is reached. It
 // leaves out a chunk whose text is part of another chunk. If even the first chunk is too long, it
-// is cut, between words if it has spaces and between characters otherwise.
+// is cut after the last word that fits, or between characters where the last space is far away.
 func BuildContext(chunks []Chunk, o ContextOptions) (context string, tokens int, cited []Citation) {
 	c := buildContext(chunks, o)
 	return c.text, c.tokens, c.cited
@@ -68,7 +68,11 @@ func buildContext(chunks []Chunk, o ContextOptions) *builtContext {
 	var texts []string
 	for i, c := range chunks {
 		text := strings.TrimSpace(c.Text)
-		if text == "" || repeats(texts, text) {
+		if text == "" {
+			r.left = append(r.left, reason(c, "it has no text"))
+			continue
+		}
+		if repeats(texts, text) {
 			r.left = append(r.left, reason(c, "its text is part of another chunk"))
 			continue
 		}
@@ -116,21 +120,24 @@ func repeats(texts []string, text string) bool {
 	return false
 }
 
-// cut returns the longest prefix of text that fits. It cuts between words, or between characters if
-// not even one word fits.
+// cut returns the longest prefix of text that fits, without the word that it ends in: not all
+// languages have spaces between words, so this must lose less than a quarter of the prefix.
 func cut(text string, fits func(string) bool) string {
-	var words, characters []int
-	for i, r := range text {
-		if characters = append(characters, i); r == ' ' || r == '\n' {
-			words = append(words, i)
-		}
+	var characters []int
+	for i := range text {
+		characters = append(characters, i)
 	}
-	for _, ends := range [][]int{words, characters} {
-		if n := sort.Search(len(ends), func(i int) bool { return !fits(text[:ends[i]]) }); n > 0 {
-			return text[:ends[n-1]]
-		}
+	n := sort.Search(len(characters), func(i int) bool { return !fits(text[:characters[i]]) })
+	if n == 0 {
+		return ""
 	}
-	return ""
+	end := characters[n-1]
+	longest := text[:end]
+	space := strings.LastIndexAny(text[:end+1], " \n") // the prefix may end before a space
+	if space > 0 && 4*(end-space) < end && fits(text[:space]) {
+		longest = text[:space]
+	}
+	return longest
 }
 
 // SourceOf names the source of a chunk: its file with line or page, as Learn and caches record it,

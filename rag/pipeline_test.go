@@ -489,6 +489,35 @@ func TestBuildContext(t *testing.T) {
 	}
 }
 
+// The last word of a text that is cut is left out, unless that loses much: the text may have spaces
+// in its heading only.
+func TestBuildContextCuts(t *testing.T) {
+	const head = len("[1] [Source: a]\n\n\n")
+	for _, tt := range []struct {
+		text string
+		room int // in bytes
+		want string
+	}{
+		{"one two three four five", 17, "one two three"},
+		{"one two three four five", 18, "one two three four"},
+		{"one two three four five", 19, "one two three four"},
+		{"one two-three-four-five", 18, "one two-three-four"},
+		{"標題\n" + strings.Repeat("數", 100), 67, "標題\n" + strings.Repeat("數", 20)},
+		{"標題\n" + strings.Repeat("數", 100), 69, "標題\n" + strings.Repeat("數", 20)},
+		{"a" + strings.Repeat("b", 100), 9, "abbbbbbbb"},
+	} {
+		got, tokens, _ := BuildContext([]Chunk{{ID: "a", Text: tt.text}},
+			ContextOptions{MaxTokens: head + tt.room, Count: func(s string) int { return len(s) }})
+		if want := "[1] [Source: a]\n" + tt.want + "\n"; got != want || tokens != head+len(tt.want) {
+			t.Errorf("%q in %d bytes: %q, %d tokens", tt.text, tt.room, got, tokens)
+		}
+	}
+	c := buildContext([]Chunk{{ID: "a", Text: "one two"}, {ID: "b", Text: " "}, {ID: "c", Text: "two"}}, ContextOptions{})
+	if len(c.left) != 2 || c.left[0].Why != "it has no text" || c.left[1].Why != "its text is part of another chunk" {
+		t.Errorf("%+v", c.left)
+	}
+}
+
 func TestPipelineConfig(t *testing.T) {
 	e := newCounted(t)
 	c := knowledge(t, e)
