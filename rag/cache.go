@@ -57,6 +57,12 @@ func newCache(o CacheOptions) (*cache, error) {
 	return &cache{o: o, recent: list.New()}, nil
 }
 
+// expires reports whether a cache over a store forgets answers when chunks change, or after a time.
+func expires(s Store, o *CacheOptions) bool {
+	_, ok := s.(versioned)
+	return ok || o.TTL > 0
+}
+
 // get returns a copy of the answer to the most similar question, or nil.
 func (c *cache) get(where string, vec []float32, version uint64) *Response {
 	c.mu.Lock()

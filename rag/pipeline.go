@@ -66,11 +66,16 @@ type Pipeline struct {
 //
 // The cache is the same only if s is known to be the same store: the same collection of the same
 // open database, an equal value, or a store whose method Identity returns the same string. Any
-// other store begins with an empty cache.
+// other store begins with an empty cache. There is no cache if s does not tell when it changes and
+// CacheOptions.TTL is 0, which NewPipeline refuses.
 func (p *Pipeline) On(s Store) *Pipeline {
 	other := *p
 	other.store = s
-	if p.cache != nil && !sameStore(p.store, s) {
+	switch {
+	case p.cache == nil:
+	case !expires(s, &p.cache.o):
+		other.cache = nil
+	case !sameStore(p.store, s):
 		other.cache = &cache{o: p.cache.o, recent: list.New()}
 	}
 	return &other
@@ -159,7 +164,7 @@ func NewPipeline(s Store, e embed.Embedder, opts *PipelineOptions) (*Pipeline, e
 		if e == nil {
 			return nil, fmt.Errorf("%w: the cache compares embeddings and needs an embedder", ErrConfig)
 		}
-		if _, ok := s.(versioned); !ok && o.Cache.TTL == 0 {
+		if !expires(s, o.Cache) {
 			return nil, fmt.Errorf("%w: the store does not tell when it changes: the cache needs a time to live",
 				ErrConfig)
 		}

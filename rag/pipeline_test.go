@@ -440,6 +440,29 @@ func TestOnAnotherStore(t *testing.T) {
 	}
 }
 
+// A store that does not tell when it changes gets no cache without a time to live: it would answer
+// from deleted documents for ever.
+func TestOnStoreWithoutVersion(t *testing.T) {
+	e := newCounted(t)
+	c := knowledge(t, e)
+	const question = "does the write-ahead log make writes durable?"
+	p := pipeline(t, c, e, &PipelineOptions{Strategy: Dense(), TopK: 1, Cache: &CacheOptions{}})
+	on := p.On(struct{ Store }{c})
+	for _, found := range []bool{true, false} {
+		r := ask(t, on, question, nil)
+		if r.FromCache || slices.Contains(chunkIDs(r), "wal#0") != found {
+			t.Errorf("%v, from the cache: %t", chunkIDs(r), r.FromCache)
+		}
+		if _, err := c.Delete(t.Context(), "wal#0"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ask(t, p.On(c), question, nil)
+	if r := ask(t, p.On(c), question, nil); !r.FromCache {
+		t.Error("a store with a version has no cache")
+	}
+}
+
 func TestSourceOf(t *testing.T) {
 	for _, tt := range []struct {
 		want string
