@@ -21,7 +21,8 @@ import (
 type Reranker interface {
 	// Rerank returns chunks, best first, with scores of its own if it has any. It gets them in the
 	// order of the search, with text, metadata and vector, and may change the slice. Its error
-	// fails the question and matches ErrRerank.
+	// fails the question and matches ErrRerank. NewPipeline refuses a reranker with a method
+	// Invalid() error that returns one.
 	Rerank(ctx context.Context, question string, chunks []Chunk) ([]Chunk, error)
 }
 
@@ -160,6 +161,12 @@ func NewPipeline(s Store, e embed.Embedder, opts *PipelineOptions) (*Pipeline, e
 	if err := o.Context.validate(); err != nil {
 		return nil, err
 	}
+	if err := p.usable(); err != nil {
+		return nil, err
+	}
+	if r, ok := o.Rerank.(interface{ Invalid() error }); ok && r.Invalid() != nil {
+		return nil, fmt.Errorf("%w: reranker: %w", ErrConfig, r.Invalid())
+	}
 	if o.Cache != nil {
 		if e == nil {
 			return nil, fmt.Errorf("%w: the cache compares embeddings and needs an embedder", ErrConfig)
@@ -177,11 +184,28 @@ func NewPipeline(s Store, e embed.Embedder, opts *PipelineOptions) (*Pipeline, e
 	return p, nil
 }
 
+// usable returns an error if the store lacks a method that the options need. Queries ask it before
+// a model is called, because On may have changed the store.
+func (p *Pipeline) usable() error {
+	if needs := p.opts.Strategy.needs; needs != nil {
+		if err := needs(p.store); err != nil {
+			return err
+		}
+	}
+	if p.opts.Expand != nil {
+		return has[lister]("Expand", "List")(p.store)
+	}
+	return nil
+}
+
 // Query answers a question from the chunks that match where; nil matches all. An empty result is
 // not an error. The error matches ErrQuery.
 func (p *Pipeline) Query(ctx context.Context, question string, where filter.Expr) (*Response, error) {
 	if strings.TrimSpace(question) == "" {
 		return nil, fmt.Errorf("%w: the question is empty", ErrQuery)
+	}
+	if err := p.usable(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrQuery, err)
 	}
 	var vec []float32
 	start := time.Now()
@@ -207,6 +231,9 @@ func (p *Pipeline) Query(ctx context.Context, question string, where filter.Expr
 // QueryVector is Query for a question with a known embedding.
 func (p *Pipeline) QueryVector(ctx context.Context, question string, vec []float32,
 	where filter.Expr) (*Response, error) {
+	if err := p.usable(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrQuery, err)
+	}
 	r, err := p.answer(ctx, question, vec, where)
 	if err != nil {
 		return nil, err

@@ -578,6 +578,42 @@ func TestPipelineConfig(t *testing.T) {
 	}
 }
 
+// A store that lacks a method that the options need is refused before a model is asked.
+func TestStoreLacksMethods(t *testing.T) {
+	e := newCounted(t)
+	c := knowledge(t, e)
+	asked := 0
+	rewrite := func(context.Context, string) ([]string, error) { asked++; return []string{"fsync"}, nil }
+	bare := struct{ Store }{c}
+	for method, o := range map[string]*PipelineOptions{
+		"SearchFused": {Strategy: MultiQuery(rewrite)},
+		"List":        {Strategy: MultiQuery(rewrite), Expand: &Expansion{Field: "section"}},
+	} {
+		store := Store(bare)
+		if method == "List" {
+			store = struct {
+				Store
+				fuser
+			}{c, c}
+		}
+		if _, err := NewPipeline(store, e, o); !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), method) {
+			t.Errorf("%s: %v", method, err)
+		}
+		embedded := len(e.texts)
+		p := pipeline(t, c, e, o).On(store)
+		_, err := p.Query(t.Context(), "does the log make writes durable?", nil)
+		_, err2 := p.QueryVector(t.Context(), "does the log make writes durable?", make([]float32, 256), nil)
+		for _, err := range []error{err, err2} {
+			if !errors.Is(err, ErrQuery) || !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), method) {
+				t.Errorf("%s: %v", method, err)
+			}
+		}
+		if n := len(e.texts) - embedded; n != 0 || asked != 0 {
+			t.Errorf("%s: %d texts were embedded, %d questions rewritten", method, n, asked)
+		}
+	}
+}
+
 func TestConversation(t *testing.T) {
 	for _, tt := range []struct{ message, topic, text, strategy string }{
 		{"What is InstructLab?", "", "What is InstructLab?", firstMessage},

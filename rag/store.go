@@ -45,6 +45,14 @@ func as[T any](s Store, what, method string) (T, error) {
 	return t, nil
 }
 
+// has returns a function that says whether a store is a T.
+func has[T any](what, method string) func(Store) error {
+	return func(s Store) error {
+		_, err := as[T](s, what, method)
+		return err
+	}
+}
+
 // schemaOf returns the schema of a store that reports one: a *db.Collection, or a store with a
 // method Schema, such as a store.Adapter.
 func schemaOf(s Store) (db.Schema, error) {

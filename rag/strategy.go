@@ -17,8 +17,9 @@ import (
 // A Strategy is a way to search for chunks.
 type Strategy struct {
 	name    string
-	vector  bool   // needs the embedding of the question
-	invalid string // why no pipeline can have it
+	vector  bool                // needs the embedding of the question
+	invalid string              // why no pipeline can have it
+	needs   func(s Store) error // nil: any store will do
 	search  func(ctx context.Context, r *retrieval) (*db.Result, error)
 }
 
@@ -89,6 +90,7 @@ func MultiQuery(rewrite func(ctx context.Context, question string) ([]string, er
 		invalid = "nothing rewrites the question"
 	}
 	return Strategy{name: "multi-query", vector: true, invalid: invalid,
+		needs: has[fuser]("multi-query", "SearchFused"),
 		search: func(ctx context.Context, r *retrieval) (*db.Result, error) {
 			texts, err := rewrite(ctx, r.question)
 			if err != nil {

@@ -36,13 +36,28 @@ func (f Func) Rerank(ctx context.Context, question string, chunks []rag.Chunk) (
 	return f(ctx, question, chunks)
 }
 
+// A checked reranker says why it cannot work before the first question.
+type checked struct {
+	rag.Reranker
+	err error
+}
+
+// Invalid returns the error that every call of Rerank would return.
+func (c checked) Invalid() error { return c.err }
+
+// within returns f, or a reranker that fails if the setting is outside 0..1.
+func within(setting string, value float64, f Func) rag.Reranker {
+	if value >= 0 && value <= 1 {
+		return f
+	}
+	err := fmt.Errorf("%s %v is outside 0..1", setting, value)
+	return checked{Func(func(context.Context, string, []rag.Chunk) ([]rag.Chunk, error) { return nil, err }), err}
+}
+
 // Lexical combines the present rank of a chunk with the words that it shares with the question;
 // words that are rare among the chunks count more. weight, in [0, 1], is the share of the words.
 func Lexical(weight float64) rag.Reranker {
-	return Func(func(_ context.Context, question string, chunks []rag.Chunk) ([]rag.Chunk, error) {
-		if !(weight >= 0 && weight <= 1) {
-			return nil, fmt.Errorf("weight %v is outside 0..1", weight)
-		}
+	return within("weight", weight, func(_ context.Context, question string, chunks []rag.Chunk) ([]rag.Chunk, error) {
 		asked := words(question)
 		sets := make([]map[string]bool, len(chunks))
 		frequency := map[string]int{}
@@ -104,10 +119,7 @@ func ordered(chunks []rag.Chunk, scores []float64) []rag.Chunk {
 // score − (1 − lambda) × the greatest cosine with an earlier chunk. lambda is in [0, 1]; 1 orders
 // by score alone.
 func MMR(lambda float64) rag.Reranker {
-	return Func(func(_ context.Context, _ string, chunks []rag.Chunk) ([]rag.Chunk, error) {
-		if !(lambda >= 0 && lambda <= 1) {
-			return nil, fmt.Errorf("lambda %v is outside 0..1", lambda)
-		}
+	return within("lambda", lambda, func(_ context.Context, _ string, chunks []rag.Chunk) ([]rag.Chunk, error) {
 		order := mmr.Order(len(chunks), lambda, func(i int) float64 { return chunks[i].Score },
 			func(chosen int) func(int) (float64, bool) {
 				vec := chunks[chosen].Vector

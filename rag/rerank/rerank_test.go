@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/rag"
 	"github.com/vecbolt/vecbolt/rag/embed"
 	"github.com/vecbolt/vecbolt/rag/embed/bert"
@@ -49,6 +50,34 @@ func TestLexical(t *testing.T) {
 	}
 	if _, err := rerank.Lexical(2).Rerank(t.Context(), "", chunks); err == nil {
 		t.Error("no error")
+	}
+}
+
+// A setting out of range is refused by NewPipeline, before the first question.
+func TestSettings(t *testing.T) {
+	vdb, err := db.Open(db.Memory, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer vdb.Close()
+	c, err := vdb.OpenCollection(t.Context(), "c", db.Schema{Text: &db.TextIndex{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		r  rag.Reranker
+		ok bool
+	}{
+		{rerank.Lexical(0), true}, {rerank.Lexical(1), true}, {rerank.MMR(0.5), true},
+		{rerank.Lexical(2), false}, {rerank.Lexical(math.NaN()), false}, {rerank.MMR(-0.1), false},
+	} {
+		_, err := rag.NewPipeline(c, nil, &rag.PipelineOptions{Strategy: rag.Text(), Rerank: tt.r})
+		if tt.ok != (err == nil) || !tt.ok && !errors.Is(err, rag.ErrConfig) {
+			t.Errorf("%v: %v", tt.ok, err)
+		}
+		if _, err := tt.r.Rerank(t.Context(), "a", nil); tt.ok != (err == nil) {
+			t.Errorf("%v: %v", tt.ok, err)
+		}
 	}
 }
 
