@@ -2,6 +2,7 @@ package meta
 
 import (
 	"errors"
+	"runtime"
 	"syscall"
 	"testing"
 
@@ -9,9 +10,17 @@ import (
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
+func mustShare(t *testing.T) {
+	t.Helper()
+	if runtime.GOOS == "windows" {
+		t.Skip("processes do not share a file that bbolt has locked")
+	}
+}
+
 // TestForgetBesidePins: while roots are pinned, a commit that found no room counts as undone only
 // if bbolt goes on from the root in the file, with its list of free pages.
 func TestForgetBesidePins(t *testing.T) {
+	mustShare(t)
 	s := open(t, newFS(t, nil), Options{Create: true, DB: identity, Shared: true})
 	put := func(n uint64) {
 		t.Helper()
@@ -70,6 +79,7 @@ func TestForgetBesidePins(t *testing.T) {
 // TestRewriteFailsBesidePins: a copy that cannot take the place of the file changes nothing, and if
 // roots were pinned, which is over, no commit may reuse their pages.
 func TestRewriteFailsBesidePins(t *testing.T) {
+	mustShare(t)
 	for _, pinned := range []bool{false, true} {
 		broken := false
 		s := open(t, newFS(t, func(op vfs.Op) error {

@@ -43,6 +43,7 @@ func (s *Store) rewrite() error {
 	// Windows does not rename over an open file, so close it first. The lock of the database keeps
 	// other processes out.
 	pinned := s.Pinned() > 0
+	s.closeSums()
 	if err := s.close(); err != nil {
 		s.failed = err
 		return err

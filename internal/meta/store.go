@@ -538,11 +538,17 @@ func (s *Store) Size() (file, free int64) {
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.closeSums()
+	return s.close()
+}
+
+// closeSums closes the file that page checksums read: the store is about to be closed, or has none
+// any more, so that its file can be replaced. mu is held.
+func (s *Store) closeSums() {
 	if s.sumsFile != nil {
 		s.sumsFile.Close()
 		s.sumsFile = nil
 	}
-	return s.close()
 }
 
 // close closes the file. mu is held.

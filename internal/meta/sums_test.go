@@ -14,6 +14,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/internal/boltcheck"
 	"github.com/vecbolt/vecbolt/internal/codec"
+	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
 // sealed returns a closed store of several levels with page checksums, and its content.
@@ -173,6 +174,43 @@ func TestSealedPageIsComparedOnce(t *testing.T) {
 		t.Errorf("Seal of a sealed store: %v", err)
 	}
 	wantProblem(t, again, fmt.Sprintf("page %d: checksum", at/boltcheck.PageSize))
+}
+
+// TestRewriteSealed: a store that was opened with checksums keeps no handle of the file that
+// Rewrite replaces. With one, Windows may refuse to, and other systems keep the space of the file.
+func TestRewriteSealed(t *testing.T) {
+	s, _ := sealed(t)
+	renames := 0
+	var again *Store
+	hooked, err := vfs.Open(s.fs.Dir(), func(op vfs.Op) error {
+		if op.Kind == vfs.OpRename && op.To == name {
+			if renames++; again.bolt != nil || again.sumsFile != nil {
+				t.Error("the file is open while it is replaced")
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hooked.Close()
+	again = open(t, hooked, Options{})
+	if !again.Sealed() {
+		t.Fatal("not sealed")
+	}
+	want, err := dump(again)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := again.Rewrite(); err != nil || renames != 1 {
+		t.Fatal(err, renames)
+	}
+	if got, err := dump(again); err != nil || !slices.Equal(got, want) {
+		t.Errorf("Rewrite changed the content: %v", err)
+	}
+	if err := again.Close(); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // TestVerifyComparesPages damages a page of a store with checksums and opens it as after a crash:
