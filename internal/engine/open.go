@@ -235,7 +235,7 @@ func LayOut(f *vfs.FS) error {
 // would make first; "" if dir exists.
 func TopMissing(dir string) (top string) {
 	missing := func(name string) bool { _, err := os.Lstat(name); return errors.Is(err, fs.ErrNotExist) }
-	for up := filepath.Clean(dir); missing(up); up = filepath.Dir(up) {
+	for up := filepath.Clean(dir); up != top && missing(up); up = filepath.Dir(up) {
 		top = up
 	}
 	return top

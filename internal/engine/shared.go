@@ -123,7 +123,7 @@ type sharing struct {
 }
 
 // sharing reports whether other processes may use the database at the same time.
-func (e *Engine) sharing() bool { return e.Opts.Shared && e.Dir != Memory }
+func (e *Engine) sharing() bool { return CanShare && e.Opts.Shared && e.Dir != Memory }
 
 // Observe sets the observer of a leader.
 func (e *Engine) Observe(o Observer) {

@@ -9,10 +9,15 @@ import (
 // MakeDir creates a directory and its parents and makes their names durable. If it exists, MakeDir
 // does nothing. hook may be nil; it sees the names of directories relative to their parents.
 func MakeDir(dir string, hook Hook) error {
-	if _, err := os.Stat(dir); err == nil {
+	_, err := os.Stat(dir)
+	if err == nil {
 		return nil
 	}
-	parent, name := filepath.Dir(filepath.Clean(dir)), filepath.Base(dir)
+	dir = filepath.Clean(dir)
+	parent, name := filepath.Dir(dir), filepath.Base(dir)
+	if parent == dir { // a drive or a share of Windows that is not there
+		return err
+	}
 	if err := MakeDir(parent, hook); err != nil {
 		return err
 	}
