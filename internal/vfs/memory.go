@@ -127,7 +127,7 @@ func (m *memory) list(name string) ([]string, error) {
 	if f, ok := m.files[name]; ok {
 		st, err := f.Stat()
 		if err == nil {
-			err = &NotRegularError{name, st.Mode(), syscall.ENOTDIR}
+			err = &NotRegularError{name, st.Mode(), errNotDir}
 		}
 		return nil, err
 	}

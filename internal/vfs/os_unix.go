@@ -12,6 +12,9 @@ import (
 // nonBlock is for opening a possible named pipe. Regular files ignore it.
 const nonBlock = unix.O_NONBLOCK
 
+// errNotDir reports a file in place of a directory.
+const errNotDir = unix.ENOTDIR
+
 // control runs a system call on the descriptor of f, which cannot be closed during the call.
 func control(f *os.File, call func(fd int) error) error {
 	conn, err := f.SyscallConn()

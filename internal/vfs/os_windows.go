@@ -11,6 +11,10 @@ import (
 // nonBlock is unused here: named pipes do not lie in directories.
 const nonBlock = 0
 
+// errNotDir reports a file in place of a directory. Package syscall has one value for ENOTDIR and
+// for a path that is not there on this system, so ENOTDIR would count as fs.ErrNotExist.
+const errNotDir = windows.ERROR_DIRECTORY
+
 func datasync(f *os.File) error { return f.Sync() }
 
 func dropCache(*os.File) {}

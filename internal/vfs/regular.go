@@ -13,7 +13,7 @@ import (
 type NotRegularError struct {
 	Name string      // as given to the call
 	Mode fs.FileMode // of the file found
-	Err  error       // why it was not opened; nil if only its mode tells, ENOTDIR in place of a directory
+	Err  error       // why it was not opened; nil if only its mode tells, errNotDir in place of a directory
 }
 
 // Error returns the name of the file and its kind.
@@ -25,7 +25,7 @@ func (e *NotRegularError) Unwrap() error { return e.Err }
 // Reason returns the kind of file, without the name.
 func (e *NotRegularError) Reason() string {
 	kind, want := "a special file", "a regular file"
-	if errors.Is(e.Err, syscall.ENOTDIR) {
+	if errors.Is(e.Err, errNotDir) {
 		want = "a directory"
 	}
 	switch e.Mode.Type() {
@@ -118,6 +118,18 @@ func regular(name string, open func() (*os.File, error), stat, lstat func() (fs.
 	return f, nil
 }
 
+// ReadDir is os.ReadDir, for which a file in place of a directory is no fs.ErrNotExist, on Windows
+// either.
+func ReadDir(dir string) ([]fs.DirEntry, error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		if st, serr := os.Stat(dir); serr == nil && !st.IsDir() {
+			err = &fs.PathError{Op: OpReadDir.String(), Path: dir, Err: errNotDir}
+		}
+	}
+	return entries, err
+}
+
 // reason returns an error of the system without the name of the file.
 func reason(err error) error {
 	if e, ok := err.(*fs.PathError); ok {
@@ -131,13 +143,13 @@ func openDir(root *os.Root, name string) (*os.File, error) {
 	d, err := root.OpenFile(name, os.O_RDONLY|nonBlock, 0)
 	if err != nil {
 		if st, serr := root.Stat(name); serr == nil && !st.IsDir() { // a socket
-			return nil, &NotRegularError{name, st.Mode(), syscall.ENOTDIR}
+			return nil, &NotRegularError{name, st.Mode(), errNotDir}
 		}
 		return nil, astray(name, err, func() (fs.FileInfo, error) { return root.Lstat(name) })
 	}
 	st, err := d.Stat()
 	if err == nil && !st.IsDir() {
-		err = &NotRegularError{name, st.Mode(), syscall.ENOTDIR}
+		err = &NotRegularError{name, st.Mode(), errNotDir}
 	}
 	if err != nil {
 		d.Close()

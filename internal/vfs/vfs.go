@@ -34,7 +34,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"syscall"
 
 	_ "github.com/vecbolt/vecbolt/internal/needs64bit" // the only check for unsupported targets
 )
@@ -135,7 +134,7 @@ type failedDir struct {
 func Open(dir string, hook Hook) (*FS, error) {
 	// os.OpenRoot would block on a named pipe.
 	if st, err := os.Stat(dir); err == nil && !st.IsDir() {
-		return nil, &fs.PathError{Op: OpOpen.String(), Path: dir, Err: syscall.ENOTDIR}
+		return nil, &fs.PathError{Op: OpOpen.String(), Path: dir, Err: errNotDir}
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {

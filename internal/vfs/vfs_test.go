@@ -119,6 +119,7 @@ func TestFiles(t *testing.T) {
 	if b := must[[]byte](t)(f.ReadFile("seg/b", 10)); len(b) != 10 {
 		t.Errorf("read file %q", b)
 	}
+	ok(t, a.Close()) // an open file may keep its name on Windows
 	ok(t, f.Remove("seg/b"))
 	if _, err := f.Open("seg/b"); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "seg/b") {
 		t.Errorf("open: %v", err)
@@ -129,6 +130,15 @@ func TestFiles(t *testing.T) {
 	must[*File](t)(f.Create("file")).Close()
 	if err := f.Mkdir("file"); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("mkdir over a file: %v", err)
+	}
+	if _, err := f.ReadDir("file"); err == nil || errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("readdir of a file: %v", err) // it is there
+	}
+	if _, err := ReadDir(filepath.Join(f.Dir(), "file")); err == nil || errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("readdir of the path of a file: %v", err)
+	}
+	if _, err := Open(filepath.Join(f.Dir(), "file"), nil); err == nil || errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("open in place of a directory: %v", err)
 	}
 }
 
