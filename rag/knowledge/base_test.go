@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -344,9 +345,16 @@ func TestProjectMoves(t *testing.T) {
 	top := real(t)
 	put(t, top, "old/docs/x.txt", "Apples are red.")
 	f.workspace = ".vecbolt"
-	t.Chdir(filepath.Join(top, "old"))
-	f.learnPaths(counted, "docs")
 	t.Chdir(top)
+	chdir := func(dir string) { // t.Chdir holds the directory before open, which Windows then does not rename
+		t.Helper()
+		if err := os.Chdir(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	chdir("old")
+	f.learnPaths(counted, "docs")
+	chdir(top)
 	if err := os.Rename("old", "new"); err != nil {
 		t.Fatal(err)
 	}
@@ -420,12 +428,14 @@ func TestStatusOfALockedBase(t *testing.T) {
 	if s := f.status(); s.Locked != "" {
 		t.Errorf("%+v", s)
 	}
-	f.byHand(func(_, _ *db.Collection) error {
-		if s := f.status(); s.Locked != "" || s.Files != 1 {
-			t.Errorf("%+v", s)
-		}
-		return nil
-	})
+	if runtime.GOOS != "windows" { // where processes do not share a database
+		f.byHand(func(_, _ *db.Collection) error {
+			if s := f.status(); s.Locked != "" || s.Files != 1 {
+				t.Errorf("%+v", s)
+			}
+			return nil
+		})
+	}
 	vdb, err := db.Open(f.database(Config{Name: "b"}), &db.Options{Exclusive: true})
 	if err != nil {
 		t.Fatal(err)

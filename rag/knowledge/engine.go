@@ -476,7 +476,7 @@ func (e *Engine) Status(ctx context.Context, name string) (*Status, error) {
 
 // Bases lists the bases of the workspace, by name.
 func (e *Engine) Bases() ([]string, error) {
-	entries, err := os.ReadDir(e.workspace)
+	entries, err := vfs.ReadDir(e.workspace)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("knowledge: %w", err)
 	}
