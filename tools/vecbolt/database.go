@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"sync"
 	"time"
 
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
 // database is the argument that names a database.
@@ -228,7 +228,7 @@ func (c collection) create(ctx context.Context, s schema, prepare func() error,
 
 // missing reports whether there is no database in dir, and nothing else.
 func missing(dir string) bool {
-	entries, err := os.ReadDir(dir)
+	entries, err := vfs.ReadDir(dir)
 	return errors.Is(err, fs.ErrNotExist) || err == nil && len(entries) == 0
 }
 

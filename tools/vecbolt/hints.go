@@ -8,12 +8,15 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
+	"strconv"
 	"strings"
 
 	"github.com/alecthomas/kong"
 	"github.com/dustin/go-humanize"
 
 	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/internal/errtext"
 	"github.com/vecbolt/vecbolt/internal/share"
 	"github.com/vecbolt/vecbolt/rag/embed/models"
@@ -30,7 +33,7 @@ func hints(line *kong.Context, err error) (all []string) {
 	} else if database == "" && base != "" {
 		database = indexOf(line, base)
 	}
-	command := func(verb string, more ...string) string {
+	command := func(verb string, more ...string) string { // in quotation marks
 		words := []string{"vecbolt", verb}
 		if database != "" {
 			words = append(words, quote(database))
@@ -40,18 +43,18 @@ func hints(line *kong.Context, err error) (all []string) {
 				}
 			}
 		}
-		return strings.Join(words, " ")
+		return cite(strings.Join(words, " "), onWindows)
 	}
 	switch {
 	case !is(db.ErrCorrupt):
 	case lost(database):
 		all = append(all, fmt.Sprintf("%s has lost its meta.bolt, which cannot be repaired: restore a backup", quote(database)))
 	case !strings.HasPrefix(line.Command(), "repair "):
-		all = append(all, fmt.Sprintf("%q lists all damage, %q copies the intact documents", command("check"),
+		all = append(all, fmt.Sprintf("%s lists all damage, %s copies the intact documents", command("check"),
 			command("repair", "NEW")))
 	}
 	if is(db.ErrTextIndex) {
-		all = append(all, fmt.Sprintf("%q creates or changes the text index of a collection",
+		all = append(all, fmt.Sprintf("%s creates or changes the text index of a collection",
 			command("text-index", argument(line, "collection"))))
 	}
 	switch {
@@ -59,12 +62,14 @@ func hints(line *kong.Context, err error) (all []string) {
 		all = append(all, "let that process go on (fg, kill -CONT) or end it; a command that writes takes its place if it can")
 	case is(db.ErrLocked) && base != "":
 		all = append(all, "another process learns, changes or asks the base: try again when it has ended")
+	case is(db.ErrLocked) && !engine.CanShare: // the error says what to do
 	case is(db.ErrLocked):
 		all = append(all, "processes share a database; this one is held alone, or this command is for the process that leads: "+
 			"end that process, or ask it if it is \"vecbolt serve\"")
 	}
-	if is(db.ErrNotFound) && is(fs.ErrNotExist) && database != "" && missing(database) { // not a target
-		all = append(all, fmt.Sprintf("%q and %q create a database%s", command("import", "COLLECTION", "FILE"),
+	if is(db.ErrNotFound) && is(fs.ErrNotExist) && database != "" && missing(database) && // not a target
+		!creates.MatchString(line.Command()) { // nor on a drive that is missing
+		all = append(all, fmt.Sprintf("%s and %s create a database%s", command("import", "COLLECTION", "FILE"),
 			command("put", "COLLECTION"), errtext.Instead(filepath.Base(database), databases(filepath.Dir(database)))))
 	} else if is(db.ErrNotFound) && database != "" && lost(database) {
 		all = append(all, fmt.Sprintf("%s holds no database%s", quote(database),
@@ -73,18 +78,21 @@ func hints(line *kong.Context, err error) (all []string) {
 	if is(db.ErrNoSpace) && database != "" && !elsewhere.MatchString(line.Command()) {
 		if log := logSize(database); log > 0 { // opening to write moves it into other files first
 			all = append(all, fmt.Sprintf("nothing is lost and reading goes on; make room on the disk of %s, mostly no more than "+
-				"the %s of its log, and run this again, or continue on another disk with what %q copies",
+				"the %s of its log, and run this again, or continue on another disk with what %s copies",
 				quote(database), humanize.IBytes(uint64(log)), command("backup", "DIR")))
 		}
 	}
 	if is(knowledge.ErrNotFound) && base != "" {
-		all = append(all, fmt.Sprintf("\"vecbolt rag learn %s --path FILES\" makes the base", quote(base)))
+		all = append(all, cite("vecbolt rag learn "+quote(base)+" --path FILES", onWindows)+" makes the base")
 	}
 	if is(models.ErrNotFound) {
 		all = append(all, `"vecbolt model add" stores a model`)
 	}
 	return all
 }
+
+// creates matches commands that make a missing database.
+var creates = regexp.MustCompile("^(import|put) ")
 
 // elsewhere matches commands that write to another directory, whose disk may be the full one.
 var elsewhere = regexp.MustCompile("^(backup|export|migrate|publish|repair) ")
@@ -154,14 +162,32 @@ func argument(line *kong.Context, name string) string {
 	return ""
 }
 
-var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./,:=@%+-]+$`)
+const onWindows = runtime.GOOS == "windows"
+
+var (
+	plainWord  = regexp.MustCompile(`^[A-Za-z0-9_./,:=@%+-]+$`)
+	plainWords = regexp.MustCompile(`^[A-Za-z0-9_./,:=@+~\\-]+$`) // of cmd.exe and PowerShell
+)
 
 // quote returns a word as a shell takes it.
-func quote(word string) string {
-	if plainWord.MatchString(word) {
+func quote(word string) string { return quoteFor(word, onWindows) }
+
+func quoteFor(word string, windows bool) string {
+	switch {
+	case windows && plainWords.MatchString(word) || !windows && plainWord.MatchString(word):
 		return word
+	case windows && !strings.Contains(word, `"`): // cmd.exe does not know other quotation marks
+		return `"` + word + `"`
 	}
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
+// cite returns a command in quotation marks, with paths as a shell takes them.
+func cite(command string, windows bool) string {
+	if windows {
+		return "'" + command + "'" // strconv.Quote would double every backslash
+	}
+	return strconv.Quote(command)
 }
 
 // databases returns the names of the databases in a directory.
