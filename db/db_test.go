@@ -94,6 +94,17 @@ func writeSynced(vdb *DB, id engine.RequestID, ops []engine.Op, sync bool) (dele
 	return deleted, err
 }
 
+// inDir opens a directory of files.
+func inDir(t *testing.T, dir string) *vfs.FS {
+	t.Helper()
+	f, err := vfs.Open(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
 func upsert(t testing.TB, c *Collection, docs ...Document) {
 	t.Helper()
 	if _, err := c.Upsert(t.Context(), docs...); err != nil {

@@ -21,17 +21,6 @@ import (
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
-// inDir opens a directory of files.
-func inDir(t *testing.T, dir string) *vfs.FS {
-	t.Helper()
-	f, err := vfs.Open(dir, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { f.Close() })
-	return f
-}
-
 // depose does what a process does when it finds that the leader is stopped.
 func depose(t *testing.T, dir string) {
 	t.Helper()

@@ -311,6 +311,22 @@ func TestWorkingDirectories(t *testing.T) {
 	}
 }
 
+// TestCaseOfPaths: a file has one id where its name may be typed in any case.
+func TestCaseOfPaths(t *testing.T) {
+	f := newFixture(t)
+	top := real(t)
+	put(t, top, "Docs/x.txt", "Apples are red.")
+	if _, err := os.Stat(filepath.Join(top, "DOCS")); err != nil || runtime.GOOS != "windows" {
+		t.Skip("the case of names counts, or they are taken as they are typed")
+	}
+	t.Chdir(top)
+	f.learnPaths(counted, "docs")
+	for _, path := range []string{"Docs", "DOCS", `docs\X.TXT`, filepath.Join(strings.ToUpper(top), "docs")} {
+		f.expect(f.learnPaths(nil, path), Report{Files: 1, Chunks: 1, Skipped: 1})
+	}
+	f.expectIDs("Docs/x.txt")
+}
+
 // TestLinks: a symbolic link below the root is a place of its own. It may lead to a new version of
 // its files, which then replace the old ones.
 func TestLinks(t *testing.T) {

@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strings"
 
 	"github.com/vecbolt/vecbolt/db"
 )
@@ -144,6 +146,9 @@ func (r root) id(path string) string {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		real = path
+	}
+	if runtime.GOOS == "windows" && strings.EqualFold(real, path) {
+		path = real // the file has one name, in whatever case it is typed
 	}
 	for _, way := range []string{path, filepath.Join(parent, filepath.Base(path)), real} {
 		if rel, ok := below(r.dir, way); ok {
