@@ -458,6 +458,9 @@ func TestDamageUnderReaders(t *testing.T) {
 		}
 	}
 	t.Run("cut", func(t *testing.T) {
+		if runtime.GOOS == "windows" {
+			t.Skip("a file that is mapped cannot be cut")
+		}
 		vdb, c, file := build(t)
 		if err := os.Truncate(file, 8192); err != nil {
 			t.Fatal(err)
@@ -577,6 +580,9 @@ func TestCompactRebuildsDerivedFiles(t *testing.T) {
 		for _, what := range slices.Sorted(maps.Keys(damages)) {
 			for _, open := range []bool{true, false} {
 				t.Run(fmt.Sprintf("%s/%s/open %v", ext, what, open), func(t *testing.T) {
+					if open && runtime.GOOS == "windows" {
+						t.Skip("a file that is mapped cannot be removed or replaced")
+					}
 					if !open {
 						if err := vdb.Close(); err != nil {
 							t.Fatal(err)

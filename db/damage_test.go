@@ -746,6 +746,9 @@ func allocated() uint64 {
 // every answer is right. No case may panic, hang, allocate without bounds, or give a
 // silently wrong answer.
 func TestDamage(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("a damaged meta.bolt may stay mapped, and a file that is mapped cannot be cut")
+	}
 	for _, killed := range []bool{false, true} {
 		v := newSpecimen(t, killed)
 		t.Run(v.name, func(t *testing.T) {

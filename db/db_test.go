@@ -9,11 +9,13 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
@@ -92,6 +94,45 @@ func writeSynced(vdb *DB, id engine.RequestID, ops []engine.Op, sync bool) (dele
 	vdb.engine.Submit(id, ops, 1, sync, func(n int, failed error) { deleted, err = n, failed })
 	vdb.engine.CommitSubmitted()
 	return deleted, err
+}
+
+// bounded ends the tests, with the stacks of all goroutines, if one takes far longer than it can:
+// its processes wait for each other for ever then.
+func bounded(t testing.TB) {
+	ended := make(chan struct{})
+	t.Cleanup(func() { close(ended) })
+	go func() {
+		second := time.NewTicker(time.Second)
+		defer second.Stop()
+		const most = 120
+		for range most { // single seconds: the time does not count in which all goroutines are stopped
+			select {
+			case <-ended:
+				return
+			case <-second.C:
+			}
+		}
+		debug.SetTraceback("all")
+		panic(fmt.Sprintf("%s has not ended for %d seconds: who waits for whom?", t.Name(), most))
+	}()
+}
+
+// openBoth opens a database twice, as two processes do.
+func openBoth(t *testing.T, dir string) (first, second *DB) {
+	t.Helper()
+	if !engine.CanShare {
+		t.Skip("processes do not share a database here")
+	}
+	var dbs [2]*DB
+	for i := range dbs {
+		d, err := Open(dir, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { d.Close() })
+		dbs[i] = d
+	}
+	return dbs[0], dbs[1]
 }
 
 // inDir opens a directory of files.

@@ -1,3 +1,5 @@
+//go:build linux || darwin
+
 package db
 
 import (
@@ -10,54 +12,17 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/anishathalye/porcupine"
 
 	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/internal/replica"
 )
-
-// bounded ends the tests, with the stacks of all goroutines, if one takes far longer than it can:
-// its processes wait for each other for ever then.
-func bounded(t testing.TB) {
-	ended := make(chan struct{})
-	t.Cleanup(func() { close(ended) })
-	go func() {
-		second := time.NewTicker(time.Second)
-		defer second.Stop()
-		const most = 120
-		for range most { // single seconds: the time does not count in which all goroutines are stopped
-			select {
-			case <-ended:
-				return
-			case <-second.C:
-			}
-		}
-		debug.SetTraceback("all")
-		panic(fmt.Sprintf("%s has not ended for %d seconds: who waits for whom?", t.Name(), most))
-	}()
-}
-
-func openBoth(t *testing.T, dir string) (first, second *DB) {
-	t.Helper()
-	var dbs [2]*DB
-	for i := range dbs {
-		d, err := Open(dir, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { d.Close() })
-		dbs[i] = d
-	}
-	return dbs[0], dbs[1]
-}
 
 func TestTwoProcesses(t *testing.T) {
 	bounded(t)

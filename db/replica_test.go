@@ -156,7 +156,7 @@ func TestPublish(t *testing.T) {
 	if names := files(t, folder, engine.ManifestDir); len(names) != 2 {
 		t.Errorf("kept %q", names)
 	}
-	if stray := strays(t, folder); len(stray) > 0 {
+	if stray := strays(t, folder); len(stray) > 0 && runtime.GOOS != "windows" { // where files stay that are mapped
 		t.Errorf("no version has %q", stray)
 	}
 	// A compaction changes no document, and which files a version consists of.
@@ -821,6 +821,9 @@ func TestPublishOrder(t *testing.T) {
 // TestReplicaDamage changes files of the next version of a reader, and of the only
 // version.
 func TestReplicaDamage(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("a file that is mapped cannot be written anew")
+	}
 	vdb := open(t, t.TempDir(), &Options{tests: testOptions{codedBytes: 1}, Compaction: Manual})
 	c := collection(t, vdb, "c", Schema{Dim: 2})
 	upsert(t, c, Document{ID: "a", Vector: []float32{1, 2}, Text: "first"})
@@ -1207,6 +1210,9 @@ func TestReplicaGraph(t *testing.T) {
 // TestPublishWhileAFileIsReplaced has a derived file replaced by a shorter one, as after SetText,
 // when the Publisher is about to copy it. The version is published, without that file at most.
 func TestPublishWhileAFileIsReplaced(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("a file that is mapped cannot be replaced")
+	}
 	dir, swapped := t.TempDir(), 0
 	publishing := false
 	opts := &Options{Compaction: Manual, tests: testOptions{hook: func(op vfs.Op) error {
@@ -1414,6 +1420,33 @@ func TestFailedPublicationKeepsVersions(t *testing.T) {
 		if want := [][]uint64{{1}, {1, 2}, {3}}[round]; !slices.Equal(numbers, want) {
 			t.Errorf("publication %d: versions %v, want %v", round, numbers, want)
 		}
+	}
+}
+
+// TestFileThatStays: a file of an earlier version that cannot be removed, as on Windows while a
+// reader has it mapped, keeps no other file.
+func TestFileThatStays(t *testing.T) {
+	dir, stays := t.TempDir(), ""
+	vdb := open(t, t.TempDir(), nil)
+	c := collection(t, vdb, "c", Schema{Dim: 1})
+	p := publisher(t, vdb, dir, &PublishOptions{Keep: 1, hook: func(op vfs.Op) error {
+		if op.Kind == vfs.OpRemove && strings.HasPrefix(op.Name, engine.MetaDir+"/") {
+			if stays == "" {
+				stays = op.Name
+			}
+			if op.Name == stays {
+				return syscall.EACCES
+			}
+		}
+		return nil
+	}})
+	for round := range 4 {
+		upsert(t, c, Document{ID: fmt.Sprint(round), Vector: []float32{1}})
+		compact(t, vdb) // other files in each directory
+		publish(t, p)
+	}
+	if stray := strays(t, dir); !slices.Equal(stray, []string{stays}) {
+		t.Errorf("no version has %q, want %q alone", stray, stays)
 	}
 }
 

@@ -452,7 +452,8 @@ func (p *Publisher) removeOld() error {
 	return p.removeUnnamed(engine.MetaDir, engine.SegDir, engine.WALDir)
 }
 
-// removeUnnamed removes the files of some directories that no manifest names.
+// removeUnnamed removes the files of some directories that no manifest names. It goes on after an
+// error: on Windows a file stays that a reader of an earlier version has mapped.
 func (p *Publisher) removeUnnamed(dirs ...string) error {
 	numbers, err := engine.Manifests(p.to)
 	if err != nil {
@@ -471,6 +472,7 @@ func (p *Publisher) removeUnnamed(dirs ...string) error {
 			named[f.Path] = true
 		}
 	}
+	var failed error // the first one
 	for _, dir := range dirs {
 		names, err := p.to.ReadDir(dir)
 		if err != nil {
@@ -478,13 +480,13 @@ func (p *Publisher) removeUnnamed(dirs ...string) error {
 		}
 		for _, name := range names {
 			if name = path.Join(dir, name); !named[name] && isPublishedName(name) {
-				if err := p.to.Remove(name); err != nil {
-					return err
+				if err := p.to.Remove(name); failed == nil {
+					failed = err
 				}
 			}
 		}
 	}
-	return nil
+	return failed
 }
 
 // publishedPath returns the path of a file in a published folder, from its name
