@@ -110,7 +110,24 @@ func New(workspace string, opts *Options) (*Engine, error) {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("%w: the workspace: %w", ErrConfig, err)
 	}
+	if file := fileAbove(workspace); file != "" {
+		return nil, fmt.Errorf("%w: the workspace: %s is not a directory", ErrConfig, file)
+	}
 	return e, nil
+}
+
+// fileAbove returns the file that is in place of the directory above a path, if there is one. On
+// Windows, os.Stat says that a path below a file does not exist.
+func fileAbove(path string) string {
+	for up := filepath.Dir(path); up != path; path, up = up, filepath.Dir(up) {
+		if info, err := os.Stat(up); err == nil {
+			if !info.IsDir() {
+				return up
+			}
+			return ""
+		}
+	}
+	return ""
 }
 
 // Close closes the databases that KeepOpen keeps open, when the questions that use them have ended.
