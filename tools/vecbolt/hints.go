@@ -184,8 +184,11 @@ func quoteFor(word string, windows bool) string {
 
 // cite returns a command in quotation marks, with paths as a shell takes them.
 func cite(command string, windows bool) string {
-	if windows {
-		return "'" + command + "'" // strconv.Quote would double every backslash
+	switch {
+	case windows && strings.Contains(command, `"`):
+		return "'" + command + "'"
+	case windows:
+		return `"` + command + `"` // strconv.Quote would double every backslash
 	}
 	return strconv.Quote(command)
 }

@@ -96,6 +96,9 @@ func TestCite(t *testing.T) {
 	if got := cite(command, true); got != "'"+command+"'" {
 		t.Error(got)
 	}
+	if got := cite(`vecbolt put C:\data c`, true); got != `"vecbolt put C:\data c"` {
+		t.Error(got)
+	}
 	if got := cite("vecbolt put a\x1b", false); got != `"vecbolt put a\x1b"` {
 		t.Error(got)
 	}
