@@ -2,6 +2,7 @@ package vfs
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 )
@@ -25,10 +26,21 @@ func MakeDir(dir string, hook Hook) error {
 	if err != nil {
 		return err
 	}
-	if err = f.Mkdir(name); err == nil {
-		if err = f.SyncDir("."); err != nil {
-			_ = f.Remove(name) // so that the next call does not take it for durable
-		}
+	if err = f.Mkdir(name); err != nil {
+		err = whole(err, dir)
+	} else if err = f.SyncDir("."); err != nil {
+		_ = f.Remove(name) // so that the next call does not take it for durable
 	}
 	return errors.Join(err, f.Close())
+}
+
+// whole gives an error of Mkdir the path in place of its last part.
+func whole(err error, dir string) error {
+	switch e := err.(type) {
+	case *fs.PathError:
+		return &fs.PathError{Op: OpMkdir.String(), Path: dir, Err: e.Err}
+	case *NotRegularError:
+		return &NotRegularError{dir, e.Mode, e.Err}
+	}
+	return err
 }
