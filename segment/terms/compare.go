@@ -106,6 +106,6 @@ func compareLists(term string, lists [2]list, limits [2]int, rows bitset.Set) er
 func pull(s Source) (next func() (named, error, bool), stop func()) {
 	return iter.Pull2(func(yield func(named, error) bool) {
 		defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-		s.from("")(yield)
+		s.withPrefix("")(yield)
 	})
 }

@@ -30,6 +30,6 @@ type faulting struct {
 	memory []byte
 }
 
-func (f faulting) from(string) iter.Seq2[named, error] {
+func (f faulting) withPrefix(string) iter.Seq2[named, error] {
 	return func(yield func(named, error) bool) { yield(named{term: string(f.memory[:8])}, nil) }
 }

@@ -24,8 +24,8 @@ type Source interface {
 	lookup(term string) (list, error)
 	// whole reports whether no list has rows beyond the source, as the lists of a View may.
 	whole() bool
-	// from yields the terms from the given one on, in ascending order, until the first error.
-	from(term string) iter.Seq2[named, error]
+	// withPrefix yields the terms that begin with prefix, in ascending order, up to an error.
+	withPrefix(prefix string) iter.Seq2[named, error]
 }
 
 // named is a term with its list.
@@ -126,12 +126,12 @@ func (v *View) lookup(term string) (list, error) {
 	return list{}, nil
 }
 
-func (v *View) from(term string) iter.Seq2[named, error] {
+func (v *View) withPrefix(prefix string) iter.Seq2[named, error] {
 	return func(yield func(named, error) bool) {
 		v.index.mu.RLock()
-		all := make([]named, 0, len(v.index.names))
+		var all []named
 		for name, id := range v.index.names {
-			if name >= term {
+			if strings.HasPrefix(name, prefix) {
 				all = append(all, named{name, v.index.lists[id].list})
 			}
 		}

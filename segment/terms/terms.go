@@ -1,6 +1,7 @@
 package terms
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"iter"
@@ -176,14 +177,17 @@ func (t *Terms) lookup(term string) (list, error) {
 	return list{}, err
 }
 
-func (t *Terms) from(term string) iter.Seq2[named, error] {
+func (t *Terms) withPrefix(prefix string) iter.Seq2[named, error] {
 	return func(yield func(named, error) bool) {
-		group, err := t.find(term)
+		group, err := t.find(prefix)
 		for group = max(group, 0); group < int(t.head.groups()) && err == nil; group++ {
 			var r *reader
 			for r, err = t.reader(group); err == nil && r.left > 0; {
-				if err = r.next(); err != nil || string(r.term) < term {
+				if err = r.next(); err != nil || string(r.term) < prefix {
 					continue
+				}
+				if !bytes.HasPrefix(r.term, []byte(prefix)) {
+					return
 				}
 				var l list
 				if l, err = r.list(); err == nil && !yield(named{string(r.term), l}, nil) {
@@ -208,7 +212,7 @@ func (t *Terms) Verify() error {
 	var c cursor
 	var positions []uint32
 	prev := ""
-	for n, err := range t.from("") {
+	for n, err := range t.withPrefix("") {
 		if err != nil {
 			return err
 		}

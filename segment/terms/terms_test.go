@@ -478,6 +478,36 @@ func TestEmpty(t *testing.T) {
 	}
 }
 
+// A source yields the terms with a prefix, and no others: an index in memory would sort them all.
+func TestWithPrefix(t *testing.T) {
+	scanner := analyzer(t, "none").Scanner()
+	x := NewIndex()
+	const rows = 1000 // several groups of a dictionary
+	for i := range rows {
+		tokens, _ := scanner.Tokens(nil, fmt.Sprintf("w%03d common", i))
+		x.Add(tokens)
+	}
+	f := file(t, Ident{Rows: rows}, Input{Source: x.View(rows)})
+	for prefix, want := range map[string]int{"": rows + 1, "w": rows, "w12": 10, "w120": 1, "w999": 1, "common": 1,
+		"a": 0, "w1200": 0, "x": 0} {
+		for _, s := range []Source{x.View(rows), f} {
+			n, last := 0, ""
+			for term, err := range s.withPrefix(prefix) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !strings.HasPrefix(term.term, prefix) || n > 0 && term.term <= last {
+					t.Fatalf("%T, prefix %q: %q after %q", s, prefix, term.term, last)
+				}
+				n, last = n+1, term.term
+			}
+			if n != want {
+				t.Errorf("%T, prefix %q: %d terms, want %d", s, prefix, n, want)
+			}
+		}
+	}
+}
+
 func TestCompare(t *testing.T) {
 	scanner := analyzer(t, "none").Scanner()
 	index := func(texts ...string) Source {

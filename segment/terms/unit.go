@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/vecbolt/vecbolt/internal/bitset"
 	"github.com/vecbolt/vecbolt/text"
@@ -86,15 +85,12 @@ func (p *part) prefix(tokens []text.Token) (list, error) {
 		})
 	}
 	terms := 0
-	for n, err := range p.from(tokens[0].Term) {
+	for n, err := range p.withPrefix(tokens[0].Term) {
 		if terms++; err == nil {
 			err = p.stopped(terms)
 		}
 		if err != nil {
 			return list{}, err
-		}
-		if !strings.HasPrefix(n.term, tokens[0].Term) {
-			break
 		}
 		if err := add(n.list); err != nil {
 			return list{}, err
