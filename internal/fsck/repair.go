@@ -47,6 +47,16 @@ type repairer struct {
 }
 
 func (r *repairer) run(src, dst string, opts engine.Options) (err error) {
+	if dst == engine.Memory {
+		return document.Invalidf("a repaired database in memory would be lost")
+	}
+	dst = filepath.Clean(dst)
+	switch inside, err := vfs.Inside(dst, src); {
+	case err != nil:
+		return err
+	case inside:
+		return document.Invalidf("the new directory lies inside the damaged database %q", src)
+	}
 	if r.place, err = look(src, r.hook); err != nil {
 		if unusable := (*engine.VersionError)(nil); errors.As(err, &unusable) {
 			err = fmt.Errorf("%w; no version tells which files belong together: publish the database again, "+
@@ -55,13 +65,6 @@ func (r *repairer) run(src, dst string, opts engine.Options) (err error) {
 		return err
 	}
 	defer r.close()
-	if dst == engine.Memory {
-		return document.Invalidf("a repaired database in memory would be lost")
-	}
-	dst = filepath.Clean(dst)
-	if inside, err := vfs.Inside(dst, src); err != nil || inside {
-		return errors.Join(err, document.Invalidf("the new directory lies inside the damaged database %q", src))
-	}
 	if r.unlocked != nil {
 		r.report.problem(r.unlocked)
 	}
