@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -117,6 +119,65 @@ func TestReadsEndWithTheirContext(t *testing.T) {
 		for n := 0; n < looks; n += step {
 			if err := tt.call(formattest.NewCountdown(t.Context(), n)); !errors.Is(err, context.Canceled) {
 				t.Fatalf("%s: ended at look %d of %d: %v", tt.name, n, looks, err)
+			}
+		}
+	}
+}
+
+// Copies of a database check their context while they copy meta.bolt, and leave nothing.
+func TestCopiesEndWithTheirContext(t *testing.T) {
+	vdb, err := db.Open(t.TempDir(), &db.Options{Sync: db.SyncNever, Compaction: db.Manual, Recheck: db.Manual, Workers: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer vdb.Close()
+	c, err := vdb.CreateCollection(t.Context(), "c", db.Schema{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const rows = 3000
+	var docs []db.Document
+	for i := range rows {
+		docs = append(docs, db.Document{ID: fmt.Sprintf("%05d", i), Text: strings.Repeat("one two three ", 1+i%5)})
+	}
+	if _, err := c.Upsert(t.Context(), docs...); err != nil {
+		t.Fatal(err)
+	}
+	if err := vdb.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	top := t.TempDir()
+	for name, call := range map[string]func(context.Context) error{
+		"backup": func(ctx context.Context) error {
+			dir := filepath.Join(top, "copy")
+			err := vdb.Backup(ctx, dir)
+			if _, there := os.Stat(dir); os.IsNotExist(there) == (err == nil) {
+				t.Errorf("copied: %v, there: %v", err, there)
+			}
+			return errors.Join(err, os.RemoveAll(dir))
+		},
+		"publication": func(ctx context.Context) error {
+			dir := filepath.Join(top, "folder")
+			p, err := vdb.NewPublisher(dir, nil)
+			if err == nil {
+				_, err = p.Publish(ctx)
+				err = errors.Join(err, p.Close())
+			}
+			return errors.Join(err, os.RemoveAll(dir))
+		},
+	} {
+		const enough, pages = 1 << 40, rows / 80
+		whole := formattest.NewCountdown(t.Context(), enough)
+		if err := call(whole); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		looks := enough - whole.Left()
+		if looks < pages {
+			t.Errorf("%s: %d looks at the context, want one for a page of meta.bolt, of which there are %d", name, looks, pages)
+		}
+		for n := 0; n < looks; n += max(1, looks/20) {
+			if err := call(formattest.NewCountdown(t.Context(), n)); !errors.Is(err, context.Canceled) {
+				t.Fatalf("%s: ended at look %d of %d: %v", name, n, looks, err)
 			}
 		}
 	}

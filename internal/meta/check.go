@@ -17,7 +17,7 @@ import (
 
 // checkTallies compares all counts and digests with the records. With verify it also verifies the
 // checksum of each record, and the error names the id and the collection of a damaged one.
-func (tx *Tx) checkTallies(verify bool) error {
+func (tx *Tx) checkTallies(ctx context.Context, verify bool) error {
 	_, tallies, err := tx.readState()
 	if err != nil {
 		return err
@@ -25,7 +25,7 @@ func (tx *Tx) checkTallies(verify bool) error {
 	for i, tag := range globalTags {
 		t, err := tx.table(tag)
 		if err == nil {
-			err = t.checkTally(tallies[i], verify)
+			err = t.checkTally(ctx, tallies[i], verify)
 		}
 		if err != nil {
 			return err
@@ -38,14 +38,14 @@ func (tx *Tx) checkTallies(verify bool) error {
 	for _, c := range colls {
 		docs, err := tx.documents(c.ID)
 		if err == nil {
-			err = docs.checkTally(tally{c.Documents, c.DocDigest}, verify)
+			err = docs.checkTally(ctx, tally{c.Documents, c.DocDigest}, verify)
 		}
 		if err != nil {
 			return err
 		}
 		ids, err := tx.identifiers(c.ID)
 		if err == nil {
-			err = ids.checkTally(tally{c.IDs, c.IDDigest}, verify)
+			err = ids.checkTally(ctx, tally{c.IDs, c.IDDigest}, verify)
 		}
 		if err != nil {
 			return err
@@ -54,11 +54,13 @@ func (tx *Tx) checkTallies(verify bool) error {
 	return nil
 }
 
-func (t *table) checkTally(want tally, verify bool) error {
+func (t *table) checkTally(ctx context.Context, want tally, verify bool) error {
 	var sum tally
 	cur := t.iterate().Cursor()
 	for k, v := cur.First(); k != nil; k, v = cur.Next() {
-		sum.add(k, v)
+		if sum.add(k, v); sum.count%checkEvery == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
 		if !verify {
 			continue
 		}
@@ -201,7 +203,7 @@ func (c *checker) pages() (whole bool, err error) {
 				c.report(name, -1, "", "", fmt.Sprintf("root in page %d: %v", i, roots[i].Err))
 			}
 		}
-		err = boltcheck.Check(f, size)
+		err = boltcheck.Check(&cancelled{c.ctx, f}, size)
 	}
 	if p := c.store.sums.Load(); p != nil && err == nil {
 		var errs []*fileformat.CorruptError

@@ -144,7 +144,7 @@ func TestCopyOfDamage(t *testing.T) {
 				bad := bytes.Clone(good)
 				bad[at+off] ^= 1
 				hurt := openBytes(t, s, bad)
-				wantCorrupt(t, "CopyTo", hurt.CopyTo(s.fs, "copy"), test.owner, "checksum")
+				wantCorrupt(t, "CopyTo", hurt.CopyTo(t.Context(), s.fs, "copy"), test.owner, "checksum")
 				if _, err := s.fs.Size("copy"); !errors.Is(err, fs.ErrNotExist) {
 					t.Errorf("a copy is left: %v", err)
 				}

@@ -394,7 +394,7 @@ func TestModel(t *testing.T) {
 					}
 				case 2:
 					copied := newFS(t, nil)
-					if err := s.CopyTo(copied, name); err != nil {
+					if err := s.CopyTo(t.Context(), copied, name); err != nil {
 						t.Fatal(err)
 					}
 					c := open(t, copied, Options{ReadOnly: true, Verify: true})

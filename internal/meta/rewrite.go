@@ -2,9 +2,11 @@ package meta
 
 import (
 	"cmp"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"path"
 	"slices"
@@ -162,12 +164,29 @@ func (s *Store) copyRecords(to *bbolt.DB, from *bbolt.Tx) error {
 }
 
 // check validates a new file, and blames the file name for damage.
-func check(f *vfs.File, name string) error {
+func check(f *vfs.File, name string) error { return checkUntil(context.Background(), f, name) }
+
+// checkUntil is check, which the end of ctx ends.
+func checkUntil(ctx context.Context, f *vfs.File, name string) error {
 	size, err := f.Size()
 	if err != nil {
 		return err
 	}
-	return damage(name, boltcheck.Check(f, size))
+	err = boltcheck.Check(&cancelled{ctx, f}, size)
+	return cmp.Or(ctx.Err(), damage(name, err))
+}
+
+// cancelled is a reader that fails when a context has ended.
+type cancelled struct {
+	ctx context.Context
+	r   io.ReaderAt
+}
+
+func (c *cancelled) ReadAt(b []byte, off int64) (int, error) {
+	if err := c.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return c.r.ReadAt(b, off)
 }
 
 // discard removes a file that may not exist. A non-empty directory of that name counts as absent.
@@ -185,11 +204,13 @@ func discard(fsys *vfs.FS, name string) error {
 // CopyTo writes a synced copy of the last Update to a new file in another directory, and verifies
 // its pages and each record. The copy gets new page checksums, so later checks would miss a record
 // that was damaged before. View and Update continue. The caller makes the name durable, and renames
-// the file if a partial file must not be visible.
-func (s *Store) CopyTo(to *vfs.FS, name string) error { return s.copyTo(to, name, true) }
+// the file if a partial file must not be visible. The end of ctx ends the copy, which is removed.
+func (s *Store) CopyTo(ctx context.Context, to *vfs.FS, name string) error {
+	return s.copyTo(ctx, to, name, true)
+}
 
 // copyTo is CopyTo. Only with records, it verifies each of these.
-func (s *Store) copyTo(to *vfs.FS, name string, records bool) (err error) {
+func (s *Store) copyTo(ctx context.Context, to *vfs.FS, name string, records bool) (err error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.bolt == nil {
@@ -209,7 +230,7 @@ func (s *Store) copyTo(to *vfs.FS, name string, records bool) (err error) {
 		}
 	}()
 	return s.transact(false, func(tx *bbolt.Tx) error {
-		w := &appender{f: f}
+		w := &appender{ctx: ctx, f: f}
 		_, err := tx.WriteTo(w)
 		if err = cmp.Or(w.err, err); err == nil { // bbolt does not wrap it
 			err = placeRoots(f)
@@ -220,10 +241,10 @@ func (s *Store) copyTo(to *vfs.FS, name string, records bool) (err error) {
 		if err := f.Sync(); err != nil {
 			return err
 		}
-		if err := check(f, s.name); err != nil || !records {
+		if err := checkUntil(ctx, f, s.name); err != nil || !records {
 			return err
 		}
-		return s.reader(tx, nil).checkTallies(true)
+		return s.reader(tx, nil).checkTallies(ctx, true)
 	})
 }
 
@@ -247,14 +268,18 @@ func placeRoots(f *vfs.File) error {
 	return err
 }
 
-// appender is the io.Writer of a new file.
+// appender is the io.Writer of a new file. It fails when the context has ended.
 type appender struct {
+	ctx context.Context
 	f   *vfs.File
 	off int64
 	err error
 }
 
 func (a *appender) Write(b []byte) (n int, err error) {
+	if a.err = a.ctx.Err(); a.err != nil {
+		return 0, a.err
+	}
 	n, a.err = a.f.WriteAt(b, a.off)
 	a.off += int64(n)
 	return n, a.err

@@ -1,6 +1,7 @@
 package meta
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"path"
@@ -195,7 +196,7 @@ func copyRoot(from *vfs.FS, name string, to *vfs.FS, as string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	return s.copyTo(to, as, false)
+	return s.copyTo(context.Background(), to, as, false)
 }
 
 // Newest reports whether the newest root of the file of that name is the one that this store was

@@ -1,6 +1,7 @@
 package meta
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -131,7 +132,7 @@ func Open(fsys *vfs.FS, name string, opts Options) (_ *Store, err error) {
 		return nil, err
 	}
 	if !opts.Create && !s.Sealed() && !opts.Lenient && !opts.Trusted {
-		if err := s.View(func(tx *Tx) error { return tx.checkTallies(false) }); err != nil {
+		if err := s.View(func(tx *Tx) error { return tx.checkTallies(context.Background(), false) }); err != nil {
 			return nil, err
 		}
 	}

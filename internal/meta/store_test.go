@@ -2,6 +2,7 @@ package meta
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/internal/boltcheck"
 	"github.com/vecbolt/vecbolt/internal/fileformat"
+	"github.com/vecbolt/vecbolt/internal/formattest"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
@@ -71,7 +73,7 @@ func TestOpenErrors(t *testing.T) {
 	wantError(t, "View after Close", s.View(nil), errClosed)
 	wantError(t, "Update after Close", s.Update(nil), errClosed)
 	wantError(t, "Rewrite after Close", s.Rewrite(), errClosed)
-	wantError(t, "CopyTo after Close", s.CopyTo(fsys, "x"), errClosed)
+	wantError(t, "CopyTo after Close", s.CopyTo(t.Context(), fsys, "x"), errClosed)
 	wantError(t, "Check after Close", s.Check(t.Context(), nil), errClosed)
 
 	path := filepath.Join(fsys.Dir(), name)
@@ -282,7 +284,7 @@ func TestTruncated(t *testing.T) {
 			wantCorrupt(t, "View", err)
 			wantCorrupt(t, "Update", s.Update(func(tx *Tx) error { return fillSmall(tx) }))
 		}
-		if err := s.CopyTo(s.fs, "copy"); err == nil {
+		if err := s.CopyTo(t.Context(), s.fs, "copy"); err == nil {
 			t.Error("CopyTo of half a file succeeds")
 		}
 		if err := s.Check(t.Context(), func(string, int64, string, string, string) {}); err != nil {
@@ -354,7 +356,7 @@ func TestCopyFaults(t *testing.T) {
 			}
 			return nil
 		})
-		err := s.CopyTo(to, name)
+		err := s.CopyTo(t.Context(), to, name)
 		if calls < n {
 			if err != nil {
 				t.Fatal(err)
@@ -384,6 +386,62 @@ func TestCheckStops(t *testing.T) {
 	ctx, cancel := contextWithCancel(t)
 	cancel()
 	wantError(t, "Check", s.Check(ctx, func(string, int64, string, string, string) {}), ctx.Err())
+}
+
+// TestCopyStops ends a copy at every look at the context: nothing of it stays.
+func TestCopyStops(t *testing.T) {
+	s := newStore(t)
+	const records = 4 * checkEvery
+	update(t, s, func(tx *Tx) error {
+		if err := tx.PutCollection(1, "c", nil); err != nil {
+			return err
+		}
+		for i := range uint64(records) {
+			if err := tx.PutDocument(1, i, make([]byte, 32)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	writes := 0
+	to := newFS(t, func(op vfs.Op) error {
+		if op.Kind == vfs.OpWrite {
+			writes++
+		}
+		return nil
+	})
+	copied := func(ctx context.Context) error {
+		writes = 0
+		err := s.CopyTo(ctx, to, name)
+		if _, there := to.Size(name); errors.Is(there, fs.ErrNotExist) == (err == nil) {
+			t.Errorf("copied: %v, there: %v", err, there)
+		}
+		return err
+	}
+	const enough = 1 << 20
+	whole := formattest.NewCountdown(t.Context(), enough)
+	if err := errors.Join(copied(whole), to.Remove(name)); err != nil {
+		t.Fatal(err)
+	}
+	looks := enough - whole.Left()
+	size, err := s.fs.Size(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if least := int(size) / boltcheck.PageSize / 4; looks < least { // many pages are free
+		t.Errorf("%d looks at the context, want one for a page that is read, %d", looks, least)
+	}
+	for n := range looks {
+		wantError(t, "CopyTo", copied(formattest.NewCountdown(t.Context(), n)), context.Canceled)
+		if writes > n && n < int(size)/(32<<10) {
+			t.Errorf("%d writes after %d looks at the context", writes, n)
+		}
+	}
+	if err := s.View(func(tx *Tx) error {
+		return tx.checkTallies(formattest.NewCountdown(t.Context(), records/checkEvery-1), true)
+	}); !errors.Is(err, context.Canceled) {
+		t.Errorf("the check of %d records has fewer than %d looks: %v", records, records/checkEvery, err)
+	}
 }
 
 // TestRewriteLeavesTwoRoots damages the newest root right after a rewrite: the other root must have
@@ -428,7 +486,7 @@ func TestCopyPlacesRoots(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer fsys.Close()
-		if err := s.CopyTo(fsys, s.name); err != nil {
+		if err := s.CopyTo(t.Context(), fsys, s.name); err != nil {
 			t.Fatal(err)
 		}
 		f, err := os.OpenFile(filepath.Join(dir, s.name), os.O_RDWR, 0)

@@ -169,7 +169,7 @@ func TestSealedPageIsComparedOnce(t *testing.T) {
 	err := again.Update(func(*Tx) error { t.Error("called"); return nil })
 	wantCorrupt(t, "Update", err, "checksum")
 	wantCorrupt(t, "Rewrite", again.Rewrite(), "checksum")
-	wantCorrupt(t, "CopyTo", again.CopyTo(s.fs, "copy"), "checksum")
+	wantCorrupt(t, "CopyTo", again.CopyTo(t.Context(), s.fs, "copy"), "checksum")
 	if err := again.Seal(); err != nil || !again.Sealed() {
 		t.Errorf("Seal of a sealed store: %v", err)
 	}

@@ -116,7 +116,7 @@ func fill(ctx context.Context, e *engine.Engine, to *vfs.FS, lsn uint64, led boo
 func copyState(ctx context.Context, e *engine.Engine, to *vfs.FS, lsn uint64, led bool,
 	flush Flush) (*engine.Version, error) {
 	for name := engine.Unfinished; ; {
-		ver, from, err := copyStore(e, to, name, lsn)
+		ver, from, err := copyStore(ctx, e, to, name, lsn)
 		switch {
 		case errors.Is(err, fs.ErrExist):
 			return nil, errNotEmpty // another backup has begun this very moment
@@ -192,11 +192,12 @@ func apart(dir, db, path string) error {
 
 // copyStore copies meta.bolt and pins the version that lists its segments. from is the file system
 // that holds them. ver is nil if this process has no meta.bolt with batch lsn yet.
-func copyStore(e *engine.Engine, to *vfs.FS, name string, lsn uint64) (ver *engine.Version, from *vfs.FS, err error) {
+func copyStore(ctx context.Context, e *engine.Engine, to *vfs.FS, name string, lsn uint64) (
+	ver *engine.Version, from *vfs.FS, err error) {
 	err = e.BetweenCommits(func(uint64) (err error) {
 		now := e.Current()
 		if now.Applied >= lsn {
-			if err = now.Files.Store.CopyTo(to, name); err == nil {
+			if err = now.Files.Store.CopyTo(ctx, to, name); err == nil {
 				ver, from = now, e.Files()
 				return nil
 			}

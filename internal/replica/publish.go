@@ -545,7 +545,7 @@ func (p *publication) documents(commits uint64) error {
 		}
 	} else {
 		store := p.ver.Files.Store
-		err := store.CopyTo(p.temp, engine.MetaName)
+		err := store.CopyTo(p.ctx, p.temp, engine.MetaName)
 		if err == nil {
 			err = store.SealCopy(p.temp, engine.MetaName)
 		}
