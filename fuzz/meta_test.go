@@ -468,13 +468,13 @@ func metaError(t *testing.T, err error) {
 
 // metaWreck saves the rest of a store that does not open.
 func metaWreck(t *testing.T, fsys *vfs.FS) {
-	w, err := meta.Examine(fsys, "meta.bolt")
+	w, err := meta.Examine(t.Context(), fsys, "meta.bolt")
 	if err != nil {
 		metaError(t, err)
 		return
 	}
 	const name = "saved.bolt"
-	if err := w.WriteTo(fsys, name); err != nil {
+	if err := w.WriteTo(t.Context(), fsys, name); err != nil {
 		t.Fatalf("write: %v", err)
 	}
 	defer fsys.Remove(name)

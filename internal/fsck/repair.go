@@ -80,7 +80,7 @@ func (r *repairer) run(src, dst string, opts engine.Options) (err error) {
 	var wreck *meta.Wreck
 	switch err = r.why; {
 	case Damaged(err):
-		wreck, err = meta.Examine(r.fs, engine.MetaName)
+		wreck, err = meta.Examine(r.ctx, r.fs, engine.MetaName)
 	case errors.Is(err, fs.ErrNotExist):
 		err = cmp.Or(engine.RootLost(r.fs), fmt.Errorf("%w: %s is not there", engine.ErrNotFound, engine.MetaName))
 	}
@@ -130,7 +130,7 @@ func (r *repairer) rebuild(w *meta.Wreck) (err error) {
 	for _, err := range w.Problems {
 		r.report.problem(err)
 	}
-	if err := w.WriteTo(r.dst.FS, rebuilt); err != nil {
+	if err := w.WriteTo(r.ctx, r.dst.FS, rebuilt); err != nil {
 		return err
 	}
 	for id, n := range w.Nameless {

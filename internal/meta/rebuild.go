@@ -1,6 +1,7 @@
 package meta
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -41,8 +42,8 @@ type bucketSeed struct {
 const maxCollections = 1 << 12
 
 // Examine looks for records in a file that Open refuses. It returns an error if the file cannot be
-// read, or has no State record, without which no store can be built.
-func Examine(fsys *vfs.FS, name string) (*Wreck, error) {
+// read, or has no State record, without which no store can be built, or if ctx has ended.
+func Examine(ctx context.Context, fsys *vfs.FS, name string) (*Wreck, error) {
 	size, err := fsys.Size(name)
 	if err != nil {
 		return nil, err
@@ -55,7 +56,7 @@ func Examine(fsys *vfs.FS, name string) (*Wreck, error) {
 	colls, present := map[uint32]bool{}, map[uint8]map[string]bool{}
 	var tallies [len(globalTags)]tally // of the current version; zero if it was not found
 	found, next := false, uint32(1)
-	listed, err := w.each(func(from boltcheck.Origin, b bucketSeed, key, payload, _ []byte) error {
+	listed, err := w.each(ctx, func(from boltcheck.Origin, b bucketSeed, key, payload, _ []byte) error {
 		switch {
 		case b.tag == tagSystem && string(key) == string(keyState):
 			if s, t, err := decodeState(payload); err == nil {
@@ -104,7 +105,8 @@ func Examine(fsys *vfs.FS, name string) (*Wreck, error) {
 
 // each calls fn with all records of known buckets. payload is nil for a damaged value, whose bucket
 // is known from the path to its page only.
-func (w *Wreck) each(fn func(from boltcheck.Origin, b bucketSeed, key, payload, value []byte) error,
+func (w *Wreck) each(ctx context.Context,
+	fn func(from boltcheck.Origin, b bucketSeed, key, payload, value []byte) error,
 	problem func(error)) (listed bool, err error) {
 	f, err := w.fs.Open(w.name)
 	if err != nil {
@@ -115,8 +117,11 @@ func (w *Wreck) each(fn func(from boltcheck.Origin, b bucketSeed, key, payload, 
 	for i, b := range w.seeds {
 		named[bucketName(b.tag, b.coll)] = i
 	}
-	last := 0 // neighbours are mostly in one bucket
+	last, seen := 0, 0 // last: neighbours are mostly in one bucket
 	bad, listed, err := boltcheck.Salvage(f, w.size, func(from boltcheck.Origin, bucket, key, value []byte) error {
+		if seen++; seen%checkEvery == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
 		if i, ok := named[string(bucket)]; ok {
 			payload, err := payloadOf(w.seeds[i].seed, key, value)
 			if err != nil && w.seeds[i].coll == 0 {
@@ -141,8 +146,9 @@ func (w *Wreck) each(fn func(from boltcheck.Origin, b bucketSeed, key, payload, 
 
 // WriteTo writes the records to a new store in another directory, as consistent as Lenient
 // requires. Of several records for a key it keeps the one of the current version; otherwise the id
-// with the newer document, the union of dead rows, and the later State.
-func (w *Wreck) WriteTo(to *vfs.FS, name string) (err error) {
+// with the newer document, the union of dead rows, and the later State. The end of ctx
+// ends it, with a part of the store in place.
+func (w *Wreck) WriteTo(ctx context.Context, to *vfs.FS, name string) (err error) {
 	f, err := to.Create(name)
 	if err != nil {
 		return err
@@ -163,7 +169,7 @@ func (w *Wreck) WriteTo(to *vfs.FS, name string) (err error) {
 	defer func() { _ = tx.Rollback() }() // of the last transaction, unless committed
 	reached := map[string]bool{}         // keys of the global buckets, which are few
 	held := 0
-	_, err = w.each(func(from boltcheck.Origin, b bucketSeed, key, payload, value []byte) error {
+	_, err = w.each(ctx, func(from boltcheck.Origin, b bucketSeed, key, payload, value []byte) error {
 		if from == boltcheck.Freed && !w.freed[b.tag] {
 			return nil // deleted
 		}

@@ -444,6 +444,36 @@ func TestCopyStops(t *testing.T) {
 	}
 }
 
+// The search for records in a damaged file ends with its context, and so does the store made of
+// them.
+func TestRebuildStops(t *testing.T) {
+	s := newStore(t)
+	const records = 2 * checkEvery
+	update(t, s, func(tx *Tx) error {
+		if err := tx.PutCollection(1, "c", nil); err != nil {
+			return err
+		}
+		for i := range uint64(records) {
+			if err := tx.PutDocument(1, i, nil); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	w, err := Examine(t.Context(), s.fs, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range records / checkEvery {
+		_, err := Examine(formattest.NewCountdown(t.Context(), n), s.fs, name)
+		wantError(t, "Examine", err, context.Canceled)
+		wantError(t, "WriteTo", w.WriteTo(formattest.NewCountdown(t.Context(), n), newFS(t, nil), name), context.Canceled)
+	}
+}
+
 // TestRewriteLeavesTwoRoots damages the newest root right after a rewrite: the other root must have
 // the same content.
 func TestRewriteLeavesTwoRoots(t *testing.T) {
