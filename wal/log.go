@@ -100,9 +100,15 @@ func Create(o Options, next, durable uint64) (*Log, error) {
 			break
 		}
 		if size != o.fileSize() {
-			break // the next spare takes its place
+			break
 		}
 		l.spares++
+	}
+	// Other spares are useless: they are of another size of files, or follow one that is.
+	for _, name := range names {
+		if i := spareNumber(name); i >= l.spares {
+			_ = o.FS.Remove(spareName(i)) // if it stays, the next spare takes its place
+		}
 	}
 	// A file ends where the next one begins. A file with a damaged header is no longer needed, or
 	// Replay would have failed: it takes the range of its successor and is released with it. Nor is

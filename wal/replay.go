@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"math"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -60,6 +61,16 @@ func spareName(i int) string {
 		return dir + "/spare"
 	}
 	return dir + "/spare" + strconv.Itoa(i)
+}
+
+// spareNumber returns the number of the spare with a name in wal/, or -1 for other names.
+func spareNumber(name string) int {
+	digits, ok := strings.CutPrefix(name, path.Base(spareName(0)))
+	i, err := strconv.Atoi(cmp.Or(digits, "0"))
+	if !ok || err != nil || i < 0 || path.Base(spareName(i)) != name {
+		return -1
+	}
+	return i
 }
 
 // Tail describes how a replay ended.

@@ -258,17 +258,53 @@ func TestSpareOfOtherSize(t *testing.T) {
 	o.FileSize = 32 << 10
 	l = create(t, o, 3, 2)
 	add(t, l, 3, 20<<10)
-	if diff := cmp.Diff([]string{"00000002.wal", "00000003.wal", "spare"}, names(t, o)); diff != "" {
+	if diff := cmp.Diff([]string{"00000002.wal", "00000003.wal"}, names(t, o)); diff != "" {
 		t.Error(diff)
 	}
 	ok(t, l.Rotate())
-	ok(t, l.Release(3)) // takes its place
+	ok(t, l.Release(3))
 	if n, err := o.FS.Size("wal/spare"); n != 32<<10 || err != nil || l.Size() != n {
 		t.Errorf("spare of %d bytes, %v", n, err)
 	}
 	ok(t, l.Close())
 	if got := names(t, o); len(got) != 0 {
 		t.Errorf("left by a log that was released: %v", got)
+	}
+}
+
+// A log removes the spares that it cannot use, and no file of another name: nothing else would, and
+// Size does not count them.
+func TestUselessSpares(t *testing.T) {
+	o := options(t, t.TempDir(), nil)
+	ok(t, o.FS.Mkdir("wal"))
+	put := func(name string, size int64) {
+		f, err := o.FS.Create("wal/" + name)
+		ok(t, err)
+		ok(t, f.Truncate(size))
+		ok(t, f.Close())
+	}
+	others := []string{"Spare", "spare-2", "spare01", "spares", "spare4.txt"}
+	for _, name := range others {
+		put(name, o.fileSize())
+	}
+	put("spare", o.fileSize())
+	put("spare1", o.fileSize()/2) // of another size
+	put("spare2", o.fileSize())
+	put("spare17", 10)
+	ok(t, o.FS.Mkdir("wal/spare3"))
+	l := create(t, o, 1, 0)
+	want := append(others, "spare")
+	slices.Sort(want)
+	if diff := cmp.Diff(want, names(t, o)); diff != "" {
+		t.Error(diff)
+	}
+	if got := l.Size(); got != o.fileSize() {
+		t.Errorf("size %d, want one spare of %d", got, o.fileSize())
+	}
+	ok(t, l.Close())
+	slices.Sort(others)
+	if diff := cmp.Diff(others, names(t, o)); diff != "" {
+		t.Errorf("after Close: %s", diff)
 	}
 }
 
