@@ -237,19 +237,29 @@ func InOrder(parts []*engine.Part, sets []bitset.Set) func() (*engine.Part, int,
 func IDs(ctx context.Context, store *meta.Store, v *engine.View, where filter.Expr) ([]string, error) {
 	var ids []string
 	err := rows(ctx, v, where, func(p *engine.Part, set bitset.Set) error {
-		return store.View(func(tx *meta.Tx) error {
-			for row := range set.All() {
-				id, err := v.IDAt(tx, p, row)
-				if err != nil {
-					return err
+		for next := set.NextSet(0); next >= 0; {
+			err := store.View(func(tx *meta.Tx) error {
+				for n := 0; next >= 0 && n < idsAtOnce; next, n = set.NextSet(next+1), n+1 {
+					id, err := v.IDAt(tx, p, next)
+					if err != nil {
+						return err
+					}
+					ids = append(ids, id)
 				}
-				ids = append(ids, id)
+				return ctx.Err()
+			})
+			if err != nil {
+				return err
 			}
-			return nil
-		})
+		}
+		return nil
 	})
 	return ids, err
 }
+
+// idsAtOnce is how many ids IDs reads in one transaction. A longer one would keep pages that later
+// commits could use again.
+const idsAtOnce = 1024
 
 // visitBytes is how much Visit reads in one transaction.
 const visitBytes = 1 << 20
