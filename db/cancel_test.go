@@ -182,3 +182,50 @@ func TestCopiesEndWithTheirContext(t *testing.T) {
 		}
 	}
 }
+
+// A deep check ends with the error of its context, whichever look at it fails, and has no report.
+func TestCheckEndsWithItsContext(t *testing.T) {
+	dir := t.TempDir()
+	vdb, err := db.Open(dir, &db.Options{Compaction: db.Manual, Recheck: db.Manual, Workers: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { vdb.Close() }()
+	for _, name := range []string{"a", "b"} {
+		c, err := vdb.CreateCollection(t.Context(), name, db.Schema{Text: &db.TextIndex{}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 3 {
+			d := db.Document{ID: fmt.Sprint(i), Vector: []float32{1, 2}, Text: "text", Metadata: db.Metadata{"n": i}}
+			if _, err := c.Upsert(t.Context(), d); err != nil {
+				t.Fatal(err)
+			}
+			if err := vdb.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := vdb.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for n := 0; ; n++ {
+		if vdb, err = db.Open(dir, &db.Options{Compaction: db.Manual, Recheck: db.Manual, Workers: 1, ReadOnly: true}); err != nil {
+			t.Fatal(err)
+		}
+		ctx := formattest.NewCountdown(t.Context(), n)
+		r, err := vdb.Check(ctx, db.CheckDeep)
+		if cerr := vdb.Close(); cerr != nil {
+			t.Fatal(cerr)
+		}
+		if ctx.Left() >= 0 {
+			if err != nil || len(r.Problems) > 0 {
+				t.Error(r, err)
+			}
+			break
+		}
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("look %d: %+v, %v", n, r, err)
+		}
+	}
+}

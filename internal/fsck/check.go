@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/vecbolt/vecbolt/filter"
@@ -66,6 +65,9 @@ func Check(ctx context.Context, e *engine.Engine, level Level, member Member) (*
 			}
 			c.report.problem(err)
 		}
+	}
+	if err := ctx.Err(); err != nil { // the last step may have passed over what it could not read
+		return nil, err
 	}
 	c.report.tell()
 	for i, p := range c.report.Problems {
@@ -174,7 +176,7 @@ func (c *checker) documents() error {
 			live += n
 		}
 		if c.deep {
-			if err := c.ids(v); err != nil {
+			if err := c.ids(v, idsAtOnce); err != nil {
 				return err
 			}
 		}
@@ -317,32 +319,55 @@ func (c *checker) published() error {
 	return nil
 }
 
-// ids follows every id of the version to its document and checks that the document has that id.
-func (c *checker) ids(v *engine.View) error {
+// idsAtOnce is how many ids a check holds in memory, and follows in one transaction.
+const idsAtOnce = 1 << 16
+
+// ids follows every id of the version to its document and checks that the document has that id. It
+// takes a page of ids at a time. It ends at a flush: the tree has no ids of the version any more.
+func (c *checker) ids(v *engine.View, page int) error {
 	var all []bitset.Set
 	for _, p := range v.Parts {
 		all = append(all, p.Alive())
 	}
-	return c.ver.Read(func(tx *meta.Tx) error {
-		l := match.Lister{Version: c.ver, View: v, Sets: all, Want: math.MaxInt}
-		if err := l.Run(c.ctx, tx, v.Count); err != nil {
+	found := 0
+	l := match.Lister{Version: c.ver, View: v, Sets: all, Want: page}
+	for more := true; more; more = len(l.Found) == page {
+		l.Found = l.Found[:0]
+		flushed := false
+		err := c.ver.Read(func(tx *meta.Tx) error {
+			state, err := tx.State()
+			if flushed = state.Applied != c.ver.Applied; flushed || err != nil {
+				return err
+			}
+			if err := l.Run(c.ctx, tx, v.Count); err != nil {
+				return err
+			}
+			for i, m := range l.Found {
+				if i%1024 == 0 && c.ctx.Err() != nil {
+					return c.ctx.Err()
+				}
+				id, err := v.IDAt(tx, m.Part, m.Row)
+				if err == nil && id != m.ID {
+					err = engine.CorruptDocument(m.Part.Nums[m.Row],
+						fmt.Errorf("has id %q, but id %q leads to it", id, m.ID))
+				}
+				if err != nil {
+					c.report.problem(err)
+				}
+			}
+			return nil
+		})
+		if flushed || err != nil {
 			return err
 		}
-		for _, m := range l.Found {
-			id, err := v.IDAt(tx, m.Part, m.Row)
-			if err == nil && id != m.ID {
-				err = engine.CorruptDocument(m.Part.Nums[m.Row],
-					fmt.Errorf("has id %q, but id %q leads to it", id, m.ID))
-			}
-			if err != nil {
-				c.report.problem(err)
-			}
+		if found += len(l.Found); len(l.Found) > 0 {
+			l.After = l.Found[len(l.Found)-1].ID
 		}
-		if len(l.Found) != v.Count {
-			c.report.add(Problem{File: engine.MetaName, Offset: -1,
-				Detail: fmt.Sprintf("collection %q has %d documents, but %d ids lead to documents",
-					v.Def.Name, v.Count, len(l.Found))})
-		}
-		return nil
-	})
+	}
+	if found != v.Count {
+		c.report.add(Problem{File: engine.MetaName, Offset: -1,
+			Detail: fmt.Sprintf("collection %q has %d documents, but %d ids lead to documents",
+				v.Def.Name, v.Count, found)})
+	}
+	return nil
 }
