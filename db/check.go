@@ -67,9 +67,10 @@ func (p Problem) String() string {
 }
 
 // Check examines the database and its files. It changes nothing. Readers and writers go on;
-// writers pause while the log is read, by the process that leads. Damage is in the report, and
-// so is that the directory does not hold this database any more, although its open files can be
-// read. An error means that the check could not be done.
+// writers pause while the log is read, by the process that leads. Flushes of this process wait
+// while it reads meta.bolt, and writers that fill Options.HeadSize wait for them. Damage is in
+// the report, and so is that the directory does not hold this database any more, although its
+// open files can be read. An error means that the check could not be done.
 func (db *DB) Check(ctx context.Context, level CheckLevel) (*CheckReport, error) {
 	err := level.validate()
 	var found *fsck.Report

@@ -42,7 +42,8 @@ type Member interface {
 }
 
 // Check checks an open database. It changes nothing. Readers and writers go on; writers pause while
-// the log is read. An error says that the check itself could not be done.
+// the log is read. Flushes of this process wait while meta.bolt is checked, and writers that fill
+// the head wait for them. An error says that the check itself could not be done.
 func Check(ctx context.Context, e *engine.Engine, level Level, member Member) (*Report, error) {
 	ver, err := e.Acquire(ctx)
 	if err != nil {
