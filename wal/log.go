@@ -111,9 +111,9 @@ func Create(o Options, next, durable uint64) (*Log, error) {
 		}
 	}
 	// A file ends where the next one begins. A file with a damaged header is no longer needed, or
-	// Replay would have failed: it takes the range of its successor and is released with it. Nor is
-	// a directory or the like with the name of a file: it goes, because a later Replay would begin
-	// with it.
+	// Replay would have failed: it takes the range of its successor and is released with it. A
+	// directory with the name of a log file is not needed either. It is removed, because a later
+	// Replay would begin with it.
 	last := l.last
 	for _, f := range slices.Backward(found) {
 		l.seq = max(l.seq, f.seq+1)

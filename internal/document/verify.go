@@ -6,8 +6,8 @@ import (
 )
 
 // Verify returns the id of a stored document, or an error unless b is exactly what Append writes.
-// It is for bytes of another process: decoding them takes memory in proportion to their length,
-// which Decode, whose bytes come from Append, does not promise.
+// It is for bytes of another process: decoding them takes memory in proportion to their length.
+// Decode promises that only for bytes that Append wrote.
 func Verify(b []byte) (id string, err error) {
 	if len(b) > maxStored {
 		return "", Invalidf("document takes %d bytes, the limit is %d", len(b), maxStored)

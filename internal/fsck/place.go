@@ -22,9 +22,9 @@ type place struct {
 	fs       *vfs.FS            // names files as a database directory does
 	version  *manifest.Manifest // of a published folder; nil in a database
 	rejected []error            // why newer versions were passed over, the newest first
-	store    *meta.Store        // nil if meta.bolt does not open,
-	why      error              // because of this
-	unlocked error              // why no process, this one included, can lock it; nil if it is locked
+	store    *meta.Store        // nil if meta.bolt does not open
+	why      error              // why meta.bolt did not open
+	unlocked error              // LOCK is no regular file, so nobody can hold it; nil otherwise
 	close    func()             // does not close store
 }
 

@@ -46,8 +46,8 @@ type Publisher struct {
 	mu      sync.Mutex // held by Publish and Close
 	closed  bool
 	last    *manifest.Manifest // nil before the first
-	based   bool               // this Publisher copied its meta.bolt,
-	commits uint64             // after this many commits of the database
+	based   bool               // this Publisher wrote the meta.bolt of last
+	commits uint64             // of the database when it did
 	known   map[string]any     // source of each file in last, by name: segment.Info or publishable
 }
 

@@ -43,11 +43,11 @@ func (g *unitCursor) look(s *Search, lo, hi int) {
 	}
 }
 
-// Scan offers the rows lo to hi-1 of a part to c: the live rows in set, or all live rows if set is
-// nil. It leaves out rows that cannot reach the floor of c, and rows that contain no unit of the
-// query. Rows are offered with bounds that hold their Score. The scheme is block-max indexes by
-// Ding and Suel (Faster top-k document retrieval using block-max indexes, 2011), with MaxScore for
-// each window of rows.
+// Scan offers the rows lo to hi-1 of a part to c: the rows in set, which must be live. A set of nil
+// means all rows, and is for parts without dead ones. It leaves out rows that cannot reach the
+// floor of c, and rows that contain no unit of the query. Rows are offered with bounds that hold
+// their Score. The scheme is block-max indexes by Ding and Suel (Faster top-k document retrieval
+// using block-max indexes, 2011), with MaxScore for each window of rows.
 func (s *Search) Scan(part, lo, hi int, set bitset.Set, c *topk.Collector, buf *Buffer) error {
 	p := s.parts[part]
 	buf.cursors = slices.Grow(buf.cursors[:0], len(s.units))[:0]
