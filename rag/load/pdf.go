@@ -74,9 +74,13 @@ func (l pdfLeaf) hasImage() (has bool) {
 // openPDF opens a file. If its cross-reference table is missing or broken, openPDF searches for the
 // objects.
 func openPDF(b []byte) (*pdf.Reader, error) {
-	r, err := pdf.NewReader(bytes.NewReader(b), int64(len(b)))
-	if err == nil && hasPages(r) || errors.Is(err, pdf.ErrInvalidPassword) {
-		return r, err
+	err := errors.New("the cross-reference table is broken, or larger than the file needs")
+	if xrefsFit(b) {
+		var r *pdf.Reader
+		r, err = pdf.NewReader(bytes.NewReader(b), int64(len(b)))
+		if err == nil && hasPages(r) || errors.Is(err, pdf.ErrInvalidPassword) {
+			return r, err
+		}
 	}
 	if again := rebuildPDF(b); again != nil {
 		if r, err := pdf.NewReader(bytes.NewReader(again), int64(len(again))); err == nil && hasPages(r) {

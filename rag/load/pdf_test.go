@@ -1,0 +1,79 @@
+package load
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// pdfFile is a PDF of one page with a content stream and more objects, from 5 on. It has no
+// cross-reference table.
+func pdfFile(content, resources string, objects ...string) string {
+	var b strings.Builder
+	b.WriteString("%PDF-1.4\n1 0 obj\n<< /Type /Catalog /Pages 2 0 R >>\nendobj\n" +
+		"2 0 obj\n<< /Type /Pages /Kids [3 0 R] /Count 1 >>\nendobj\n" +
+		"3 0 obj\n<< /Type /Page /Resources << " + resources + " >> /Contents 4 0 R >>\nendobj\n")
+	fmt.Fprintf(&b, "4 0 obj\n<< /Length %d >>\nstream\n%s\nendstream\nendobj\n", len(content), content)
+	for i, o := range objects {
+		fmt.Fprintf(&b, "%d 0 obj\n%s\nendobj\n", i+5, o)
+	}
+	return b.String()
+}
+
+const pdfFontDict = "/Font << /F << /Type /Font /Subtype /Type1 /Encoding /WinAnsiEncoding >> >>"
+
+// TestPDFTables: a cross-reference table that claims millions of objects takes no memory, and the
+// search for objects replaces it. One that refers to itself is not followed.
+func TestPDFTables(t *testing.T) {
+	const entry, n = "0000000000 65535 f \n", 20_000_000
+	table := func(subsections, trailer string) string {
+		return "xref\n" + subsections + "trailer\n<< /Root 1 0 R /Size 5 " + trailer + ">>\n"
+	}
+	stream := func(fields string) string {
+		return "9 0 obj\n<< /Type /XRef /Root 1 0 R /Length 4 " + fields + " >>\nstream\nabcd\nendstream\nendobj\n"
+	}
+	for name, xref := range map[string]string{
+		"subsection":    table(fmt.Sprintf("%d 1\n%s", n, entry), ""),
+		"second":        table(fmt.Sprintf("0 1\n%s%%\n+%d 1\n%s", entry, n, entry), ""),
+		"size":          stream(fmt.Sprintf("/Size %d /W [1 2 1]", n)),
+		"escaped size":  stream(fmt.Sprintf("/A [(] \\) >>) <3e3e>] /#53i#7Ae %% comment\n%d /W [1 2 1]", n)),
+		"index":         stream(fmt.Sprintf("/Size 5 /Index [%d 1] /W [1 2 1]", n)),
+		"counts":        stream("/Size 5 /Index [" + strings.Repeat("0 500000 ", 40) + "] /W [0 0 0]"),
+		"widths":        stream(fmt.Sprintf("/Size 5 /W [1 %d 1]", 32*n)),
+		"columns":       stream(fmt.Sprintf("/Size 5 /W [1 2 1] /Filter /FlateDecode /DecodeParms << /Predictor 12 /Columns %d >>", 32*n)),
+		"brackets":      stream(fmt.Sprintf("/A [ >> ] /Size %d /W [1 2 1]", n)),
+		"own successor": table("0 1\n"+entry, "/Prev %d "),
+		"previous":      table(fmt.Sprintf("%d 1\n%s", n, entry), "") + "%%" + table("0 1\n"+entry, "/Prev %d "),
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := pdfFile("BT /F 12 Tf (Hello) Tj ET", pdfFontDict)
+			first, last := len(file), len(file)
+			before, after, two := strings.Cut(xref, "%%x")
+			if two {
+				last += len(before)
+				xref = before + "x" + after
+			}
+			if strings.Contains(xref, "%d") {
+				xref = strings.Replace(xref, "%d", fmt.Sprint(first), 1)
+			}
+			file += xref + fmt.Sprintf("startxref\n%d\n%%%%EOF\n", last)
+			var start, end runtime.MemStats
+			runtime.ReadMemStats(&start)
+			docs, skipped := read(t, "a.pdf", file, nil)
+			runtime.ReadMemStats(&end)
+			if len(docs) != 1 || docs[0].Text != "Hello" {
+				t.Errorf("%d documents, %v", len(docs), skipped)
+			}
+			if got := end.TotalAlloc - start.TotalAlloc; got > 64<<20 {
+				t.Errorf("%d MB allocated", got>>20)
+			}
+		})
+	}
+	_, skipped := read(t, "a.pdf", "%PDF-1.4\n"+table(fmt.Sprintf("%d 1\n%s", n, entry), "")+
+		strings.Repeat("\n", 100)+"startxref\n9\n%%EOF\n", nil)
+	if len(skipped) != 1 || !errors.Is(skipped[0], ErrBroken) || !strings.Contains(skipped[0].Error(), "cross-reference table") {
+		t.Error(skipped)
+	}
+}
