@@ -3,6 +3,7 @@ package load
 import (
 	"archive/zip"
 	"bytes"
+	"context"
 	"encoding/xml"
 	"errors"
 	"fmt"
@@ -31,11 +32,12 @@ const oleMagic = "\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 // EPUB. All parts that are read may expand to a limited number of bytes together, because sizes in
 // archives cannot be trusted.
 type archive struct {
+	ctx         context.Context
 	zip         *zip.Reader
 	limit, left int64 // bytes to expand: in all, and as yet
 }
 
-func openArchive(b []byte, maxBytes int64) (*archive, error) {
+func openArchive(ctx context.Context, b []byte, maxBytes int64) (*archive, error) {
 	if bytes.HasPrefix(b, []byte(oleMagic)) {
 		return nil, fmt.Errorf("%w: encrypted, or in the format of Office before 2007", ErrUnsupported)
 	}
@@ -43,7 +45,7 @@ func openArchive(b []byte, maxBytes int64) (*archive, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &archive{zip: z, limit: maxInflation * maxBytes, left: maxInflation * maxBytes}, nil
+	return &archive{ctx: ctx, zip: z, limit: maxInflation * maxBytes, left: maxInflation * maxBytes}, nil
 }
 
 // open opens a part. Errors name it.
@@ -74,6 +76,9 @@ type part struct {
 }
 
 func (p *part) Read(b []byte) (int, error) {
+	if err := p.a.ctx.Err(); err != nil {
+		return 0, err
+	}
 	n, err := p.File.Read(b)
 	if p.a.left -= int64(n); p.a.left < 0 {
 		return 0, p.a.tooLarge(p.name)

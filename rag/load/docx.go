@@ -1,14 +1,15 @@
 package load
 
 import (
+	"context"
 	"encoding/xml"
 	"strings"
 )
 
 // readDOCX reads a Word document (ECMA-376) as Markdown. Headings, lists and tables keep their
 // structure.
-func readDOCX(doc *Document, b []byte, limit int64) error {
-	a, err := openArchive(b, limit)
+func readDOCX(ctx context.Context, doc *Document, b []byte, limit int64) error {
+	a, err := openArchive(ctx, b, limit)
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package load
 
 import (
 	"bytes"
+	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -25,7 +26,7 @@ const (
 // readMail reads a message (RFC 5322, MIME): the subject as its heading, the sender, the recipients
 // and the date, then the text. An HTML part is read if there is no plain text. Attachments are
 // named and not read.
-func readMail(doc *Document, b []byte, limit int64) error {
+func readMail(_ context.Context, doc *Document, b []byte, limit int64) error {
 	msg, err := mail.ReadMessage(bytes.NewReader(bytes.TrimLeft(b, "\r\n")))
 	if err != nil {
 		return fmt.Errorf("header: %w", err)

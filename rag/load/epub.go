@@ -2,6 +2,7 @@ package load
 
 import (
 	"bytes"
+	"context"
 	"encoding/xml"
 	"fmt"
 	"io"
@@ -14,8 +15,8 @@ import (
 
 // readEPUB reads a book (EPUB 2 and 3) as Markdown: its chapters in reading order, without the
 // table of contents. The authors and the language become metadata.
-func readEPUB(doc *Document, b []byte, limit int64) error {
-	a, err := openArchive(b, limit)
+func readEPUB(ctx context.Context, doc *Document, b []byte, limit int64) error {
+	a, err := openArchive(ctx, b, limit)
 	if err != nil {
 		return err
 	}

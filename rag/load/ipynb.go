@@ -2,6 +2,7 @@ package load
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -9,7 +10,7 @@ import (
 
 // readNotebook reads a Jupyter notebook (nbformat 3 and 4) as Markdown: text cells as they are,
 // code in fences. Outputs are left out, because they repeat and are mostly numbers or images.
-func readNotebook(doc *Document, b []byte, limit int64) error {
+func readNotebook(_ context.Context, doc *Document, b []byte, limit int64) error {
 	type notebookCell struct {
 		Type     string `json:"cell_type"`
 		Source   lines  `json:"source"`

@@ -317,7 +317,7 @@ type reader struct {
 }
 
 // converters read the formats that are no text. limit is the maximum size of the text.
-var converters = map[Format]func(doc *Document, b []byte, limit int64) error{
+var converters = map[Format]func(ctx context.Context, doc *Document, b []byte, limit int64) error{
 	"pdf": readPDF, "docx": readDOCX, "pptx": readPPTX, "xlsx": readXLSX, "odt": readODT, "epub": readEPUB,
 	"ipynb": readNotebook, "eml": readMail,
 	"rtf": readRTF,
@@ -327,10 +327,10 @@ var converters = map[Format]func(doc *Document, b []byte, limit int64) error{
 func (r *reader) whole(b []byte) (*Document, error) {
 	doc := &Document{Source: r.source, Format: r.format, Metadata: map[string]any{}}
 	if r.format == "html" {
-		return doc, r.convert(func() error { return readHTML(doc, b, r.o.WholePages, r.o.MaxBytes) })
+		return doc, r.convert(func(context.Context) error { return readHTML(doc, b, r.o.WholePages, r.o.MaxBytes) })
 	}
 	if read := converters[r.format]; read != nil {
-		return doc, r.convert(func() error { return read(doc, b, r.o.MaxBytes) })
+		return doc, r.convert(func(ctx context.Context) error { return read(ctx, doc, b, r.o.MaxBytes) })
 	}
 	text, err := decode(b)
 	if err != nil {
@@ -341,16 +341,17 @@ func (r *reader) whole(b []byte) (*Document, error) {
 		doc.Base = len(b) - len(rest)
 	}
 	if r.format == Markdown {
-		err = r.convert(func() error { return frontMatter(doc) })
+		err = r.convert(func(context.Context) error { return frontMatter(doc) })
 	}
 	return doc, err
 }
 
 // convert runs an untrusted conversion and turns its panics into errors. After the timeout convert
-// returns, and the conversion ends on its own.
-func (r *reader) convert(fn func() error) error {
+// returns; the conversion sees it at its next check and ends.
+func (r *reader) convert(fn func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(r.ctx, r.o.Timeout)
 	defer cancel()
+	late := fmt.Errorf("%w: not read within %v", ErrTooLarge, r.o.Timeout)
 	done := make(chan error, 1)
 	go func() {
 		defer func() {
@@ -358,17 +359,20 @@ func (r *reader) convert(fn func() error) error {
 				done <- fmt.Errorf("%w: %v", ErrBroken, p)
 			}
 		}()
-		done <- fn()
+		done <- fn(ctx)
 	}()
 	select {
 	case err := <-done:
+		if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+			return late
+		}
 		if err != nil && !errors.Is(err, ErrTooLarge) && !errors.Is(err, ErrUnsupported) &&
 			!errors.Is(err, ErrBroken) && !errors.Is(err, ErrEmpty) {
 			err = fmt.Errorf("%w: %w", ErrBroken, err)
 		}
 		return err
 	case <-ctx.Done():
-		return fmt.Errorf("%w: not read within %v", ErrTooLarge, r.o.Timeout)
+		return late
 	}
 }
 

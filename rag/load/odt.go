@@ -1,6 +1,7 @@
 package load
 
 import (
+	"context"
 	"encoding/xml"
 	"strconv"
 	"strings"
@@ -8,8 +9,8 @@ import (
 
 // readODT reads a text document (OpenDocument, ISO 26300) as Markdown. Headings, lists and tables
 // keep their structure. Notes follow their paragraph; comments and deleted text are left out.
-func readODT(doc *Document, b []byte, limit int64) error {
-	a, err := openArchive(b, limit)
+func readODT(ctx context.Context, doc *Document, b []byte, limit int64) error {
+	a, err := openArchive(ctx, b, limit)
 	if err != nil {
 		return err
 	}

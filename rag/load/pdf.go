@@ -2,6 +2,7 @@ package load
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -19,8 +20,8 @@ const maxPages = 20_000
 
 // readPDF reads the text of a PDF, with an empty line between pages. A file
 // of scanned pages is ErrScanned.
-func readPDF(doc *Document, b []byte, limit int64) error {
-	r, err := openPDF(b)
+func readPDF(ctx context.Context, doc *Document, b []byte, limit int64) error {
+	r, err := openPDF(ctx, b)
 	if err != nil {
 		return err
 	}
@@ -34,7 +35,13 @@ func readPDF(doc *Document, b []byte, limit int64) error {
 	var text strings.Builder
 	var failed error
 	for i, p := range pages {
-		page, err := p.read()
+		page, err := p.read(ctx, limit-int64(text.Len()))
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if errors.Is(err, ErrTooLarge) {
+			return fmt.Errorf("%w: more than %d bytes of text", ErrTooLarge, limit)
+		}
 		if err != nil {
 			failed = fmt.Errorf("page %d: %w", i+1, err)
 		}
@@ -73,7 +80,7 @@ func (l pdfLeaf) hasImage() (has bool) {
 
 // openPDF opens a file. If its cross-reference table is missing or broken, openPDF searches for the
 // objects.
-func openPDF(b []byte) (*pdf.Reader, error) {
+func openPDF(ctx context.Context, b []byte) (*pdf.Reader, error) {
 	err := errors.New("the cross-reference table is broken, or larger than the file needs")
 	if xrefsFit(b) {
 		var r *pdf.Reader
@@ -82,10 +89,13 @@ func openPDF(b []byte) (*pdf.Reader, error) {
 			return r, err
 		}
 	}
-	if again := rebuildPDF(b); again != nil {
+	if again := rebuildPDF(ctx, b); again != nil {
 		if r, err := pdf.NewReader(bytes.NewReader(again), int64(len(again))); err == nil && hasPages(r) {
 			return r, nil
 		}
+	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
 	}
 	if err == nil {
 		err = errors.New("no pages")
@@ -104,14 +114,18 @@ var (
 )
 
 // rebuildPDF appends a new cross-reference table (ISO 32000-1, 7.5.4) for all objects that a search
-// finds. Without objects it returns nil.
-func rebuildPDF(b []byte) []byte {
+// finds. Without objects, and after the end of ctx, it returns nil.
+func rebuildPDF(ctx context.Context, b []byte) []byte {
 	const header = "%PDF-1.7\n"
 	out := append([]byte(header), b...)
 	type object struct{ at, generation int }
 	objects := map[int]object{}
 	root, last := "", 0
-	for _, m := range pdfObject.FindAllSubmatchIndex(out, -1) {
+	matches := pdfObject.FindAllSubmatchIndex(out, -1)
+	for i, m := range matches {
+		if ctx.Err() != nil {
+			return nil
+		}
 		number, _ := strconv.Atoi(string(out[m[2]:m[3]]))
 		generation, _ := strconv.Atoi(string(out[m[4]:m[5]]))
 		if number > len(b)/8 { // more objects than the file could hold
@@ -119,8 +133,12 @@ func rebuildPDF(b []byte) []byte {
 		}
 		objects[number] = object{m[2], generation} // the last definition counts
 		last = max(last, number)
-		end := bytes.Index(out[m[1]:], []byte("endobj"))
-		if end >= 0 && pdfCatalog.Match(out[m[1]:m[1]+end]) {
+		body := out[m[1]:] // up to the next object: a search to the end for each one takes their square
+		if i+1 < len(matches) {
+			body = out[m[1]:matches[i+1][0]]
+		}
+		body, _, _ = bytes.Cut(body, []byte("endobj"))
+		if pdfCatalog.Match(body) {
 			root = fmt.Sprintf("%d %d", number, generation)
 		}
 	}
@@ -178,11 +196,16 @@ func pdfPages(r *pdf.Reader) (leaves []pdfLeaf, err error) {
 }
 
 // read returns the text of a page. If the page is broken, it also returns the text before that
-// place.
-func (l pdfLeaf) read() (text string, err error) {
-	p := &pdfPage{fonts: map[string]*pdfFont{}}
+// place. More than limit bytes of text are ErrTooLarge.
+func (l pdfLeaf) read(ctx context.Context, limit int64) (text string, err error) {
+	p := &pdfPage{ctx: ctx, limit: limit, fonts: map[string]*pdfFont{}}
 	defer func() {
-		if e := recover(); e != nil && p.out.Len() == 0 {
+		e := recover()
+		if p.full() {
+			err = ErrTooLarge
+			return
+		}
+		if e != nil && p.out.Len() == 0 {
 			err = fmt.Errorf("%v", e)
 		}
 		text = strings.TrimSpace(newlines(strings.ToValidUTF8(pdfLetters.Replace(p.out.String()), "\ufffd")))
@@ -221,6 +244,8 @@ type pdfState struct {
 // pdfPage collects the text of a page in drawing order. It inserts spaces and line ends between
 // glyphs that are apart.
 type pdfPage struct {
+	ctx      context.Context
+	limit    int64 // of the text, in bytes
 	out      strings.Builder
 	fonts    map[string]*pdfFont // by object
 	state    pdfState
@@ -239,11 +264,24 @@ const (
 	maxOperations = 5_000_000
 )
 
+func (p *pdfPage) full() bool { return int64(p.out.Len()) > p.limit }
+
+// check panics if the page has too much text, or if nobody waits for it any more.
+func (p *pdfPage) check() {
+	if err := p.ctx.Err(); err != nil {
+		panic(err)
+	}
+	if p.full() {
+		panic(ErrTooLarge)
+	}
+}
+
 func (p *pdfPage) run(content, resources pdf.Value, depth int) {
 	if content.Kind() == pdf.Null {
 		return
 	}
 	for i := range max(1, content.Len()) {
+		p.check()
 		part := content
 		if content.Kind() == pdf.Array {
 			part = content.Index(i)
@@ -260,6 +298,7 @@ func (p *pdfPage) run(content, resources pdf.Value, depth int) {
 		if p.operands += 1 + len(args); p.operands > maxOperations {
 			panic("too many operations")
 		}
+		p.check()
 		p.operation(op, args, resources, depth)
 	})
 }
@@ -268,6 +307,7 @@ func (p *pdfPage) run(content, resources pdf.Value, depth int) {
 // exhaust memory.
 func checkNesting(stream pdf.Value) {
 	const maxNesting, maxLength = 10_000, 256 << 20
+	checkColumns(stream)
 	r := stream.Reader()
 	defer r.Close()
 	depth, length := 0, 0
@@ -290,6 +330,21 @@ func checkNesting(stream pdf.Value) {
 		}
 		if err != nil {
 			return
+		}
+	}
+}
+
+// checkColumns panics if a predictor has too many columns, because the library allocates them.
+func checkColumns(stream pdf.Value) {
+	const most = 16 << 20
+	parameters := stream.Key("DecodeParms")
+	for i := range max(1, parameters.Len()) {
+		one := parameters
+		if parameters.Kind() == pdf.Array {
+			one = parameters.Index(i)
+		}
+		if one.Key("Columns").Int64() > most {
+			panic("too many columns")
 		}
 	}
 }
@@ -427,6 +482,7 @@ func (p *pdfPage) show(s string) {
 		return
 	}
 	p.out.WriteString(text)
+	p.check()
 	p.advance(f.width(s)*p.state.size + float64(f.codes(s))*p.state.charSpace +
 		float64(strings.Count(s, " "))*p.state.wordSpace)
 	end := p.text.mul(p.state.ctm)
@@ -448,6 +504,9 @@ func (p *pdfPage) font(v pdf.Value) *pdfFont {
 		return f
 	}
 	f := &pdfFont{Font: pdf.Font{V: v}, widths: map[int]float64{}, missing: 500}
+	if cmap := v.Key("ToUnicode"); cmap.Kind() == pdf.Stream {
+		checkColumns(cmap)
+	}
 	f.encoding = f.Encoder()
 	if strings.HasPrefix(v.Key("ToUnicode").Name(), "Identity") {
 		f.encoding = utf16Codes{}
@@ -457,7 +516,7 @@ func (p *pdfPage) font(v pdf.Value) *pdfFont {
 		if dw := inner.Index(0).Key("DW"); !dw.IsNull() {
 			f.missing = dw.Float64()
 		}
-		f.wideWidths(inner.Index(0).Key("W"))
+		f.wideWidths(inner.Index(0).Key("W"), p.check)
 	} else {
 		first := f.FirstChar()
 		for i, w := range f.Widths() {
@@ -481,18 +540,22 @@ func (utf16Codes) Decode(s string) string {
 }
 
 // wideWidths reads the widths of a composite font, 9.7.4.3 of the standard:
-// first [w w …] or first last w.
-func (f *pdfFont) wideWidths(w pdf.Value) {
+// first [w w …] or first last w. Widths of codes that do not exist are left out.
+func (f *pdfFont) wideWidths(w pdf.Value, check func()) {
+	const codes = 1 << 16
 	for i := 0; i+1 < w.Len(); {
-		first := int(w.Index(i).Int64())
+		check()
+		first := int(min(max(w.Index(i).Int64(), -1), codes))
+		exists := first >= 0 && first < codes
 		if list := w.Index(i + 1); list.Kind() == pdf.Array {
-			for j := range list.Len() {
+			for j := 0; exists && j < min(list.Len(), codes-first); j++ {
 				f.widths[first+j] = list.Index(j).Float64()
 			}
 			i += 2
 			continue
 		}
-		for code := first; code <= min(int(w.Index(i+1).Int64()), 1<<16); code++ {
+		last := int(min(w.Index(i+1).Int64(), codes-1))
+		for code := first; exists && code <= last; code++ {
 			f.widths[code] = w.Index(i + 2).Float64()
 		}
 		i += 3

@@ -1,6 +1,7 @@
 package load
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"runtime"
@@ -75,5 +76,82 @@ func TestPDFTables(t *testing.T) {
 		strings.Repeat("\n", 100)+"startxref\n9\n%%EOF\n", nil)
 	if len(skipped) != 1 || !errors.Is(skipped[0], ErrBroken) || !strings.Contains(skipped[0].Error(), "cross-reference table") {
 		t.Error(skipped)
+	}
+}
+
+// TestPDFLimits: a small file whose text repeats, or whose widths never end, takes no memory.
+func TestPDFLimits(t *testing.T) {
+	text := "BT /F 12 Tf (" + strings.Repeat("words ", 10_000) + ") Tj ET"
+	form := fmt.Sprintf("<< /Type /XObject /Subtype /Form /Length %d >>\nstream\n%s\nendstream", len(text), text)
+	composite := func(widths string) string {
+		return "/Font << /F << /Type /Font /Subtype /Type0 /Encoding /Identity-H /DescendantFonts [<< /W [" + widths + "] >>] >> >>"
+	}
+	const hello = "BT /F 12 Tf (Hello) Tj ET"
+	columns := "<< /Length 27 /Filter /FlateDecode /DecodeParms << /Predictor 12 /Columns 500000000 >> >>\nstream\n" +
+		"x\x9c" + strings.Repeat("\x00", 25) + "\nendstream"
+	for name, tt := range map[string]struct {
+		file string
+		want error
+	}{
+		"forms":        {pdfFile(strings.Repeat("/X Do ", 2000), pdfFontDict+" /XObject << /X 5 0 R >>", form), ErrTooLarge},
+		"first width":  {pdfFile(hello, composite("-20000000 65536 500")), nil},
+		"last width":   {pdfFile(hello, composite("20000000 [1 2 3] 0 90000000 1")), nil},
+		"no predictor": {pdfFile("/X Do", "/XObject << /X 5 0 R >>", strings.Replace(columns, "<< ", "<< /Subtype /Form ", 1)), ErrBroken},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var start, end runtime.MemStats
+			runtime.ReadMemStats(&start)
+			docs, skipped := read(t, "a.pdf", tt.file, &Options{MaxBytes: 1 << 20})
+			runtime.ReadMemStats(&end)
+			if tt.want == nil && len(docs) != 1 || tt.want != nil && (len(skipped) != 1 || !errors.Is(skipped[0], tt.want)) {
+				t.Errorf("%d documents, %v", len(docs), skipped)
+			}
+			if got := end.TotalAlloc - start.TotalAlloc; got > 64<<20 {
+				t.Errorf("%d MB allocated", got>>20)
+			}
+		})
+	}
+}
+
+// TestPDFSearch: the search for objects takes time that grows with the file, not with its square,
+// which would exceed the timeout.
+func TestPDFSearch(t *testing.T) {
+	_, skipped := read(t, "a.pdf", "%PDF-1.4\n"+strings.Repeat("1 0 obj/Type\n", 100_000), nil)
+	if len(skipped) != 1 || !errors.Is(skipped[0], ErrBroken) {
+		t.Error(skipped)
+	}
+}
+
+// endingContext ends after a number of checks.
+type endingContext struct {
+	context.Context
+	checks int
+}
+
+func (c *endingContext) Err() error {
+	if c.checks--; c.checks < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// TestPDFTimeout: a conversion that nobody waits for ends at its next check, wherever that is.
+func TestPDFTimeout(t *testing.T) {
+	const form = "<< /Type /XObject /Subtype /Form /Length 25 >>\nstream\nBT /F 12 Tf (Hello) Tj ET\nendstream"
+	file := []byte(pdfFile("/X Do /X Do", pdfFontDict+" /XObject << /X 5 0 R >>", form))
+	const many = 1000
+	whole := &endingContext{t.Context(), many}
+	if err := readPDF(whole, &Document{}, file, many); err != nil {
+		t.Fatal(err)
+	}
+	used := many - whole.checks
+	for checks := range used {
+		ctx := &endingContext{t.Context(), checks}
+		if err := readPDF(ctx, &Document{}, file, many); !errors.Is(err, context.Canceled) || ctx.checks < -5 {
+			t.Errorf("after %d checks: %v, %d more", checks, err, -ctx.checks)
+		}
+	}
+	if used < 20 {
+		t.Errorf("%d checks", used)
 	}
 }

@@ -1,6 +1,7 @@
 package load
 
 import (
+	"context"
 	"encoding/xml"
 	"fmt"
 	"strconv"
@@ -9,8 +10,8 @@ import (
 
 // readPPTX reads a presentation (ECMA-376) as Markdown: for each slide in the order of the show its
 // title, text, tables and notes. Hidden slides are left out. A slide is a page.
-func readPPTX(doc *Document, b []byte, limit int64) error {
-	a, err := openArchive(b, limit)
+func readPPTX(ctx context.Context, doc *Document, b []byte, limit int64) error {
+	a, err := openArchive(ctx, b, limit)
 	if err != nil {
 		return err
 	}

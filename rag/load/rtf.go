@@ -2,6 +2,7 @@ package load
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -16,7 +17,7 @@ import (
 
 // readRTF reads a document in the Rich Text Format (specification 1.9.1) as Markdown: paragraphs,
 // headings by their outline level, and rows of tables.
-func readRTF(doc *Document, b []byte, limit int64) error {
+func readRTF(_ context.Context, doc *Document, b []byte, limit int64) error {
 	if !bytes.HasPrefix(b, []byte(`{\rtf`)) {
 		return errors.New(`no {\rtf at the beginning`)
 	}

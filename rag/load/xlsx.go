@@ -1,6 +1,7 @@
 package load
 
 import (
+	"context"
 	"encoding/xml"
 	"fmt"
 	"math"
@@ -18,8 +19,8 @@ const maxColumns = 16_384
 // row. Rows below a row of names repeat the names, so that each line is understood by itself. Dates
 // are written as ISO 8601, other numbers as stored, formulas as their last result. Hidden sheets
 // are left out.
-func readXLSX(doc *Document, b []byte, limit int64) error {
-	a, err := openArchive(b, limit)
+func readXLSX(ctx context.Context, doc *Document, b []byte, limit int64) error {
+	a, err := openArchive(ctx, b, limit)
 	if err != nil {
 		return err
 	}
