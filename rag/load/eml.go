@@ -2,6 +2,7 @@ package load
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"mime/quotedprintable"
 	"net/mail"
 	"net/textproto"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,8 +26,8 @@ const (
 )
 
 // readMail reads a message (RFC 5322, MIME): the subject as its heading, the sender, the recipients
-// and the date, then the text. An HTML part is read if there is no plain text. Attachments are
-// named and not read.
+// and the date, then the text. Of alternatives the plain text is read, or HTML if no part has any.
+// Attachments are named and not read.
 func readMail(_ context.Context, doc *Document, b []byte, limit int64) error {
 	msg, err := mail.ReadMessage(bytes.NewReader(bytes.TrimLeft(b, "\r\n")))
 	if err != nil {
@@ -65,9 +67,13 @@ func readMail(_ context.Context, doc *Document, b []byte, limit int64) error {
 		doc.Metadata["attachments"] = names
 		head = append(head, "Attachments: "+strings.Join(m.attachments, ", "))
 	}
-	body := strings.Join(m.plain, "\n\n")
-	if strings.TrimSpace(body) == "" {
-		body = strings.Join(m.html, "\n\n")
+	var texts []string
+	for _, one := range m.texts {
+		texts = append(texts, one.text)
+	}
+	body := strings.Join(texts, "\n\n")
+	if strings.TrimSpace(body) == "" && m.failed != nil {
+		return m.failed
 	}
 	if strings.TrimSpace(body) == "" && len(m.attachments) == 0 && doc.Title == "" {
 		return nil // ErrEmpty
@@ -84,9 +90,16 @@ func readMail(_ context.Context, doc *Document, b []byte, limit int64) error {
 // message collects the parts of a message.
 type message struct {
 	limit       int64
-	plain, html []string
+	texts       []mailText
 	attachments []string
 	parts       int
+	failed      error // of the last part that could not be read
+}
+
+// mailText is the text of a part.
+type mailText struct {
+	text string
+	html bool
 }
 
 // part reads a part. name is its position for errors, as in "part 1.2".
@@ -95,8 +108,8 @@ func (m *message) part(header textproto.MIMEHeader, body io.Reader, name string,
 		return fmt.Errorf("%w: %s: more than %d parts, or %d within each other", ErrTooLarge, name,
 			maxMailParts, maxMailDepth)
 	}
-	kind, params, err := mime.ParseMediaType(header.Get("Content-Type"))
-	if err != nil || kind == "" {
+	kind, params := mediaType(header.Get("Content-Type"))
+	if kind == "" {
 		kind = "text/plain" // RFC 2045, 5.2
 	}
 	text, parts := kind == "text/plain" || kind == "text/html", strings.HasPrefix(kind, "multipart/")
@@ -118,74 +131,124 @@ func (m *message) part(header textproto.MIMEHeader, body io.Reader, name string,
 	}
 	switch {
 	case parts:
-		return m.multipart(multipart.NewReader(body, params["boundary"]), name, depth)
+		return m.multipart(multipart.NewReader(body, params["boundary"]), kind, name, depth)
 	case !text:
 		m.attachments = append(m.attachments, kind)
 		return nil
 	}
-	content, err := io.ReadAll(io.LimitReader(body, m.limit+1))
-	if err != nil && len(content) == 0 { // the text before the damage is kept
+	content, err := m.text(kind, params["charset"], body)
+	if errors.Is(err, ErrTooLarge) {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	if kind == "text/html" {
-		return m.addHTML(content, params["charset"], name)
+	if err != nil { // it is listed, and does not hide the other parts
+		m.failed = fmt.Errorf("%s: %w", name, err)
+		m.attachments = append(m.attachments, cmp.Or(file, kind))
+		return nil
 	}
-	s, err := mailText(content, params["charset"])
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	m.plain = append(m.plain, s)
+	m.texts = append(m.texts, mailText{content, kind == "text/html"})
 	return nil
 }
 
-func (m *message) multipart(r *multipart.Reader, name string, depth int) error {
+// text reads the text of a part.
+func (m *message) text(kind, set string, body io.Reader) (string, error) {
+	content, err := io.ReadAll(io.LimitReader(body, m.limit+1))
+	if err != nil && len(content) == 0 { // the text before the damage is kept
+		return "", err
+	}
+	if kind == "text/html" {
+		return m.html(content, set)
+	}
+	return decodeMail(content, set)
+}
+
+func (m *message) multipart(r *multipart.Reader, kind, name string, depth int) error {
 	prefix := strings.TrimPrefix(name, "body")
 	if prefix != "" {
 		prefix += "."
 	} else {
 		prefix = "part "
 	}
+	before := m.texts
+	var parts [][]mailText
 	for i := 1; ; i++ {
 		p, err := r.NextRawPart()
 		if errors.Is(err, io.EOF) {
-			return nil
+			break
 		}
 		here := fmt.Sprintf("%s%d", prefix, i)
-		if err != nil && len(m.plain)+len(m.html) > 0 {
-			return nil // cut off: the parts before are kept
-		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", here, err)
+			m.failed = fmt.Errorf("%s: %w", here, err)
+			break // cut off: the parts before are kept
 		}
+		m.texts = nil
 		if err := m.part(p.Header, p, here, depth+1); err != nil {
 			return err
 		}
+		parts = append(parts, m.texts)
 	}
+	if kind == "multipart/alternative" {
+		parts = best(parts)
+	}
+	m.texts = append(before, slices.Concat(parts...)...)
+	return nil
 }
 
-// addHTML converts an HTML part. Its declared character set replaces one that the page declares.
-func (m *message) addHTML(content []byte, set, name string) error {
+// best returns the part of multipart/alternative to read: the first of plain text, or the last one
+// with text, because the parts get richer (RFC 2046, 5.1.4).
+func best(parts [][]mailText) [][]mailText {
+	html := func(t mailText) bool { return t.html }
+	var last [][]mailText
+	for _, part := range parts {
+		if !slices.ContainsFunc(part, func(t mailText) bool { return strings.TrimSpace(t.text) != "" }) {
+			continue
+		}
+		last = [][]mailText{part}
+		if !slices.ContainsFunc(part, html) {
+			break
+		}
+	}
+	return last
+}
+
+// html converts an HTML part. Its declared character set replaces one that the page declares.
+func (m *message) html(content []byte, set string) (string, error) {
 	if set != "" {
-		text, err := mailText(content, set)
+		text, err := decodeMail(content, set)
 		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+			return "", err
 		}
 		content = append([]byte(mark), text...)
 	}
 	var page Document
-	if err := readHTML(&page, content, true, m.limit); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+	err := readHTML(&page, content, true, m.limit)
+	return page.Text, err
+}
+
+// mediaType parses a header such as Content-Type. Parameters that are not quoted as they should be
+// do not hide the type, nor the other parameters. A header without a type has the type "".
+func mediaType(header string) (kind string, params map[string]string) {
+	kind, params, err := mime.ParseMediaType(header)
+	if err == nil {
+		return kind, params
 	}
-	m.html = append(m.html, page.Text)
-	return nil
+	kind, rest, _ := strings.Cut(header, ";")
+	if kind, _, err = mime.ParseMediaType(kind); err != nil {
+		return "", nil
+	}
+	params = map[string]string{}
+	for field := range strings.SplitSeq(rest, ";") {
+		name, value, _ := strings.Cut(field, "=")
+		name = strings.ToLower(strings.TrimSpace(name))
+		if params[name] == "" {
+			params[name] = strings.Trim(strings.TrimSpace(value), `"`)
+		}
+	}
+	return kind, params
 }
 
 // attachment returns the name of a part, and whether it is declared an attachment.
 func attachment(header textproto.MIMEHeader, params map[string]string) (name string, declared bool) {
-	disposition, more, err := mime.ParseMediaType(header.Get("Content-Disposition"))
-	if err != nil {
-		disposition, more = "", nil
-	}
+	disposition, more := mediaType(header.Get("Content-Disposition"))
 	name = oneLine(words(more["filename"]))
 	if name == "" {
 		name = oneLine(words(params["name"]))
@@ -203,8 +266,8 @@ func words(header string) string {
 	return oneLine(strings.ToValidUTF8(header, "\ufffd"))
 }
 
-// mailText decodes a text in a character set; an unknown set is detected.
-func mailText(b []byte, set string) (string, error) {
+// decodeMail decodes a text in a character set; an unknown set is detected.
+func decodeMail(b []byte, set string) (string, error) {
 	e, label := charset.Lookup(set)
 	if e == nil || label == "utf-8" {
 		return decode(b)

@@ -251,6 +251,18 @@ func TestConverted(t *testing.T) {
 			"--c\nContent-Type: text/html\nContent-Transfer-Encoding: base64\n\n!!!!\n--c--\n--b--\n", "", ErrBroken, "part 1.1: illegal base64"},
 		{"forwarded mail", "a.eml", "Subject: x\nContent-Type: multipart/mixed; boundary=b\n\n--b\nContent-Type: message/rfc822\n\nSubject: y\n\nz\n--b\nContent-Type: image/png; name=a.png\n\n..\n--b--\n",
 			"# x\n\nAttachments: message/rfc822, a.png", nil, ""},
+		{"mail with bad parameters", "a.eml", "Subject: x\nContent-Type: multipart/mixed; boundary=b; foo\n\n--b\nContent-Type: text/html; charset=utf-8; foo\n\n<p>caf\u00e9</p>\n" +
+			"--b\nContent-Type: application/pdf; name=My file.pdf\n\n%PDF\x00\n--b\nContent-Disposition: attachment; filename=a b.txt\n\nb\n" +
+			"--b\nContent-Type: text/html; charset=utf-8; charset=utf-8\n\n<p>two</p>\n--b--\n",
+			"# x\n\nAttachments: My file.pdf, a b.txt\n\ncafé\n\ntwo", nil, ""},
+		{"mail with a broken part", "a.eml", "Subject: x\nContent-Type: multipart/mixed; boundary=b\n\n--b\n\nText\n--b\nContent-Type: text/plain; name=b.txt\n" +
+			"Content-Disposition: inline\n\nc\n--b\n\nbinary\x00\n--b\nContent-Type: multipart/mixed; boundary=c\n\nnothing\n--b\n\nThe end\n--b--\n",
+			"# x\n\nAttachments: b.txt, text/plain\n\nText\n\nThe end", nil, ""},
+		{"mail with a footer", "a.eml", "Subject: x\nContent-Type: multipart/mixed; boundary=b\n\n--b\nContent-Type: text/html\n\n<p>Hello</p>\n" +
+			"--b\nContent-Type: text/plain\n\nA list\n--b--\n", "# x\n\nHello\n\nA list", nil, ""},
+		{"mail of alternatives", "a.eml", "Subject: x\nContent-Type: multipart/mixed; boundary=b\n\n--b\nContent-Type: multipart/alternative; boundary=c\n\n" +
+			"--c\nContent-Type: text/html\n\n<p>Not this</p>\n--c\n\nplain\n--c--\n--b\nContent-Type: multipart/alternative; boundary=d\n\n" +
+			"--d\n\n \n--d\nContent-Type: multipart/related; boundary=e\n\n--e\nContent-Type: text/html\n\n<p>rich</p>\n--e--\n--d--\n--b--\n", "# x\n\nplain\n\nrich", nil, ""},
 		{"no mail", "a.eml", "hello", "", ErrBroken, "header"},
 		{"rtf code page", "a.rtf", `{\rtf1\ansi\ansicpg1251 \'cf\'f0\par}`, "Пр", nil, ""},
 		{"rtf of two bytes", "a.rtf", `{\rtf1\ansi\ansicpg932 \'93\'fa\'96\'7b\par}`, "日本", nil, ""},
