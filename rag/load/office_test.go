@@ -402,3 +402,59 @@ func TestDamagedParts(t *testing.T) {
 		}
 	})
 }
+
+// TestWordStyles reads headings by the names and levels of their styles, whose ids depend on the
+// language of Word, and notes after their paragraph.
+func TestWordStyles(t *testing.T) {
+	const styles = `<w:styles xmlns:w="w"><w:style w:styleId="berschrift1"><w:name w:val="heading 1"/></w:style>
+		<w:style w:styleId="Own"><w:name w:val="Own"/><w:basedOn w:val="berschrift1"/></w:style>
+		<w:style w:styleId="Level"><w:name w:val="Level"/><w:pPr><w:outlineLvl w:val="2"/></w:pPr></w:style>
+		<w:style w:styleId="Deep"><w:name w:val="heading 9"/></w:style>
+		<w:style w:styleId="Titel"><w:name w:val="Title"/></w:style>
+		<w:style w:styleId="Author"><w:name w:val="Author"/><w:basedOn w:val="Titel"/></w:style>
+		<w:style w:styleId="Contents"><w:name w:val="TOC Heading"/><w:basedOn w:val="berschrift1"/><w:pPr><w:outlineLvl w:val="9"/></w:pPr></w:style>
+		<w:style w:styleId="Circle"><w:name w:val="Circle"/><w:basedOn w:val="Circle2"/></w:style>
+		<w:style w:styleId="Circle2"><w:name w:val="Circle 2"/><w:basedOn w:val="Circle"/></w:style></w:styles>`
+	paragraph := func(style, run string) string {
+		return `<w:p><w:pPr><w:pStyle w:val="` + style + `"/></w:pPr><w:r>` + run + `</w:r></w:p>`
+	}
+	var body string
+	for _, style := range []string{"berschrift1", "Own", "Level", "Deep", "Titel", "Author", "Contents", "Circle", "Heading2"} {
+		body += paragraph(style, "<w:t>"+style+"</w:t>")
+	}
+	const headings = "# berschrift1\n\n# Own\n\n### Level\n\n###### Deep\n\n# Titel\n\nAuthor\n\nContents\n\nCircle\n\n## Heading2"
+	notes := paragraph("", `<w:t>co</w:t><w:noBreakHyphen/><w:t>op</w:t><w:footnoteReference w:id="1"/><w:endnoteReference w:id="1"/>`) +
+		"<w:tbl><w:tr><w:tc>" + paragraph("", `<w:t>cell</w:t><w:footnoteReference w:id="2"/>`) + "</w:tc></w:tr></w:tbl>" + paragraph("", "<w:t>End</w:t>")
+	const footnotes = `<w:footnotes xmlns:w="w"><w:footnote w:type="separator" w:id="-1"><w:p/></w:footnote>
+		<w:footnote w:id="1"><w:p><w:r><w:footnoteRef/><w:t>one</w:t></w:r></w:p><w:tbl><w:tr><w:tc><w:p><w:r><w:t>more</w:t></w:r></w:p></w:tc></w:tr></w:tbl></w:footnote>
+		<w:footnote w:id="2"><w:p><w:r><w:t>two</w:t></w:r></w:p></w:footnote></w:footnotes>`
+	const endnotes = `<w:endnotes xmlns:w="w"><w:endnote w:id="1"><w:p><w:r><w:t>at the end</w:t></w:r></w:p></w:endnote></w:endnotes>`
+	for name, tt := range map[string]struct {
+		body, styles string
+		want         string
+		err          error
+	}{
+		"headings":       {body, styles, headings, nil},
+		"broken styles":  {paragraph("Heading1", "<w:t>Head</w:t>"), "<w:styles", "# Head", nil},
+		"notes":          {notes, styles, "co-op\n\nNote: one more\n\nNote: at the end\n\n| cell |\n| --- |\n\nNote: two\n\nEnd", nil},
+		"repeated notes": {paragraph("", strings.Repeat(`<w:footnoteReference w:id="1"/>`, 1000)), styles, "", ErrTooLarge},
+	} {
+		t.Run(name, func(t *testing.T) {
+			content := rezip(t, docx(t), map[string][]byte{"word/styles.xml": []byte(tt.styles), "word/footnotes.xml": []byte(footnotes), "word/endnotes.xml": []byte(endnotes),
+				"word/document.xml": []byte(`<w:document xmlns:w="w"><w:body>` + tt.body + `</w:body></w:document>`)})
+			docs, skipped := read(t, "a.docx", content, &Options{MaxBytes: 8 << 10})
+			if tt.err != nil {
+				if len(skipped) != 1 || !errors.Is(skipped[0], tt.err) {
+					t.Errorf("%d documents, %v", len(docs), skipped)
+				}
+				return
+			}
+			if len(docs) != 1 || docs[0].Text != tt.want {
+				t.Errorf("%d documents, %v", len(docs), skipped)
+				for _, d := range docs {
+					t.Errorf("%q", d.Text)
+				}
+			}
+		})
+	}
+}
