@@ -244,6 +244,7 @@ func TestSkipped(t *testing.T) {
 		{"binary, like utf-32", "a.txt", "\xff\xfe\x00\x00a\x00\x00\x00\x00\x00\x00\x00", ErrUnsupported, 0},
 		{"image", "a.dat", "\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR", ErrUnsupported, 0},
 		{"empty", "a.md", " \n", ErrEmpty, 0},
+		{"front matter alone", "a.md", "---\na: 1\n---", ErrEmpty, 0},
 		{"not a pdf", "a.pdf", "hello", ErrBroken, 0},
 		{"not a docx", "a.docx", "hello", ErrBroken, 0},
 		{"bomb", "a.docx", bomb.String(), ErrTooLarge, 0},

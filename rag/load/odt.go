@@ -3,6 +3,7 @@ package load
 import (
 	"context"
 	"encoding/xml"
+	"fmt"
 	"strconv"
 	"strings"
 )
@@ -36,6 +37,7 @@ type writerText struct {
 	skipped int          // depth in an element whose text is left out
 	notes   int          // depth
 	pending []string     // notes, to be written after the paragraph
+	written int64        // bytes, of which an element of a few bytes can have many
 }
 
 // A paragraph is a paragraph or a heading.
@@ -47,6 +49,7 @@ type paragraph struct {
 func (w *writerText) write(s string) {
 	if n := len(w.stack); n > 0 {
 		w.stack[n-1].WriteString(s)
+		w.written += int64(len(s))
 	}
 }
 
@@ -63,14 +66,20 @@ func (w *writerText) chars(text []byte) {
 }
 
 func (w *writerText) start(t xml.StartElement) error {
+	if w.written > w.text.limit {
+		return fmt.Errorf("%w: more than %d bytes of text", ErrTooLarge, w.text.limit)
+	}
 	if w.skipped > 0 {
 		w.skipped++
 		return nil
 	}
 	switch t.Name.Local {
-	case "tracked-changes", "annotation", "note-citation", "binary-data", "ruby-text", "title",
-		"desc", "forms", "script":
+	case "tracked-changes", "annotation", "note-citation", "binary-data", "ruby-text", "forms", "script":
 		w.skipped = 1
+	case "title", "desc": // of a drawing; a field of the title has the same local name
+		if strings.Contains(t.Name.Space, "svg") {
+			w.skipped = 1
+		}
 	case "h":
 		level, _ := strconv.Atoi(attr(t, "outline-level"))
 		w.stack = append(w.stack, &paragraph{level: max(level, 1)})

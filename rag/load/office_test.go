@@ -270,6 +270,8 @@ func TestConverted(t *testing.T) {
 		{"rtf escapes", "a.rtf", `{\rtf1 a\'zz}`, "", ErrBroken, `\' without two digits`},
 		{"rtf groups", "a.rtf", `{\rtf1` + strings.Repeat("{", 2000), "", ErrBroken, "groups within each other"},
 		{"rtf binary", "a.rtf", `{\rtf1 a{\pict\bin5 }}}}}b}c}`, "ac", nil, ""},
+		{"rtf heading after a table", "a.rtf", `{\rtf1\trowd\intbl a\cell\row\pard\outlinelevel0 Head\par\trowd\intbl b\cell\row}`,
+			"| a |\n| --- |\n\n# Head\n\n| b |\n| --- |", nil, ""},
 		{"no rtf", "a.rtf", "hello", "", ErrBroken, `{\rtf`},
 		{"old word", "a.docx", oleMagic + "...", "", ErrUnsupported, "before 2007"},
 		{"encrypted slides", "a.pptx", oleMagic + "...", "", ErrUnsupported, "encrypted"},
@@ -301,6 +303,7 @@ func TestSheetValues(t *testing.T) {
 		{"large", `<c><v>123456789012345678</v></c>`, "123456789012345678"},
 		{"exponent", `<c><v>1.5E-3</v></c>`, "0.0015"},
 		{"inline", `<c t="inlineStr"><is><r><t>a</t></r><r><t>b</t></r></is></c>`, "ab"},
+		{"inline with pronunciation", `<c t="inlineStr"><is><r><t>東京</t></r><rPh sb="0" eb="2"><t>トウキョウ</t></rPh><r><t>都</t></r></is></c>`, "東京都"},
 		{"formula", `<c t="str"><f>A1</f><v>text</v></c>`, "text"},
 		{"error", `<c t="e"><v>#N/A</v></c>`, "#N/A"},
 		{"iso date", `<c t="d"><v>2024-01-02</v></c>`, "2024-01-02"},
@@ -401,6 +404,33 @@ func TestDamagedParts(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestODTFields: the title of the document is text where it is a field, and not in a drawing. The
+// spaces that an element stands for count against the limit before the paragraph ends.
+func TestODTFields(t *testing.T) {
+	file := func(body string) string {
+		return rezip(t, sample(t, "notes.odt"), map[string][]byte{"content.xml": []byte(`<o xmlns:text="urn:oasis:names:tc:opendocument:xmlns:text:1.0" ` +
+			`xmlns:svg="urn:oasis:names:tc:opendocument:xmlns:svg-compatible:1.0">` + body + `</o>`)})
+	}
+	docs, skipped := read(t, "a.odt", file(`<text:p>About <text:title>Birds</text:title><svg:title>drawing</svg:title><svg:desc>lines</svg:desc>.</text:p>`), nil)
+	if len(docs) != 1 || docs[0].Text != "About Birds." {
+		t.Errorf("%v %v", docs, skipped)
+	}
+	spaces := strings.Repeat(`<text:s text:c="100"/>`, 200_000)
+	for _, body := range []string{"<text:p>a" + spaces + "b</text:p>", "<text:p><text:note><text:p>" + spaces, "<table><table-row><table-cell>" + strings.Repeat("<text:p>"+spaces[:len(spaces)/100]+"</text:p>", 100)} {
+		var before, after runtime.MemStats
+		content := file(body)
+		runtime.ReadMemStats(&before)
+		docs, skipped := read(t, "a.odt", content, &Options{MaxBytes: 2 << 20})
+		runtime.ReadMemStats(&after)
+		if len(docs) != 0 || len(skipped) != 1 || !errors.Is(skipped[0], ErrTooLarge) {
+			t.Errorf("%d documents, %v", len(docs), skipped)
+		}
+		if got := after.TotalAlloc - before.TotalAlloc; got > 40<<20 {
+			t.Errorf("%d MB allocated", got>>20)
+		}
+	}
 }
 
 // TestWordStyles reads headings by the names and levels of their styles, whose ids depend on the

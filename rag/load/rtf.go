@@ -356,15 +356,17 @@ func (r *rtf) endParagraph() error {
 		r.paragraph.WriteByte(' ') // of a cell
 		return nil
 	}
-	if s := r.take(); r.state.outline >= 0 && r.state.outline < 9 {
-		return r.text.heading(r.state.outline+1, s)
-	} else if strings.TrimSpace(s) != "" {
-		if len(r.cells) == 0 && r.text.rows > 0 {
-			r.text.endTable()
-		}
-		return r.text.paragraph("", s)
+	s := r.take()
+	if strings.TrimSpace(s) == "" {
+		return nil
 	}
-	return nil
+	if len(r.cells) == 0 && r.text.rows > 0 {
+		r.text.endTable()
+	}
+	if r.state.outline >= 0 && r.state.outline < 9 {
+		return r.text.heading(r.state.outline+1, s)
+	}
+	return r.text.paragraph("", s)
 }
 
 func (r *rtf) endCell() {

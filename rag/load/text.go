@@ -135,6 +135,9 @@ func frontMatter(doc *Document) error {
 		return nil
 	}
 	end := strings.Index("\n"+rest, "\n"+fence)
+	if last := strings.TrimSuffix(fence, "\n"); end < 0 && strings.HasSuffix("\n"+rest, "\n"+last) {
+		end = len(rest) - len(last)
+	}
 	if end < 0 {
 		return nil
 	}
@@ -163,7 +166,7 @@ func frontMatter(doc *Document) error {
 		doc.Metadata[k] = plain(v)
 	}
 	doc.Title, _ = fields["title"].(string)
-	n := len(fence) + end + len(fence)
+	n := min(len(fence)+end+len(fence), len(doc.Text))
 	doc.Base += n
 	doc.line = strings.Count(doc.Text[:n], "\n")
 	doc.Text = doc.Text[n:]

@@ -169,21 +169,22 @@ type sheet struct {
 	dates    []bool
 	from1904 bool
 
-	name   string         // written before the first block
-	row    int            // number of the last row, from 1
-	cells  []cell         // of the row
-	first  []cell         // of the block
-	names  map[int]string // of the columns of the block
-	open   bool           // the block has more than its first row
-	column int            // of the last cell, from 1
-	kind   string         // of the cell
-	style  int
-	value  strings.Builder
-	inText bool
+	name    string         // written before the first block
+	row     int            // number of the last row, from 1
+	cells   []cell         // of the row
+	first   []cell         // of the block
+	names   map[int]string // of the columns of the block
+	open    bool           // the block has more than its first row
+	column  int            // of the last cell, from 1
+	kind    string         // of the cell
+	style   int
+	value   strings.Builder
+	inText  bool
+	reading bool // inside a pronunciation
 }
 
 func (s *sheet) chars(text []byte) {
-	if s.inText {
+	if s.inText && !s.reading {
 		s.value.Write(text)
 	}
 }
@@ -212,7 +213,7 @@ func (s *sheet) start(t xml.StartElement) error {
 	case "v", "t":
 		s.inText = true
 	case "rPh":
-		s.kind = "skip"
+		s.reading = true
 	}
 	return nil
 }
@@ -221,6 +222,8 @@ func (s *sheet) end(name string) error {
 	switch name {
 	case "v", "t":
 		s.inText = false
+	case "rPh":
+		s.reading = false
 	case "c":
 		text, number, err := s.cell(strings.TrimSpace(s.value.String()))
 		if err != nil {
@@ -254,7 +257,7 @@ func (s *sheet) cell(value string) (text string, number bool, err error) {
 		return s.shared[i], false, nil
 	case "b":
 		return map[string]string{"0": "false", "1": "true"}[value], true, nil
-	case "inlineStr", "str", "skip", "e":
+	case "inlineStr", "str", "e":
 		return oneLine(value), false, nil
 	case "d":
 		return value, true, nil
