@@ -363,7 +363,7 @@ func (r *reader) convert(fn func(ctx context.Context) error) error {
 	}()
 	select {
 	case err := <-done:
-		if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		if err != nil && ctx.Err() != nil {
 			return late
 		}
 		if err != nil && !errors.Is(err, ErrTooLarge) && !errors.Is(err, ErrUnsupported) &&

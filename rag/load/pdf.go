@@ -84,13 +84,13 @@ func openPDF(ctx context.Context, b []byte) (*pdf.Reader, error) {
 	err := errors.New("the cross-reference table is broken, or larger than the file needs")
 	if xrefsFit(b) {
 		var r *pdf.Reader
-		r, err = pdf.NewReader(bytes.NewReader(b), int64(len(b)))
+		r, err = openLibrary(ctx, b)
 		if err == nil && hasPages(r) || errors.Is(err, pdf.ErrInvalidPassword) {
 			return r, err
 		}
 	}
 	if again := rebuildPDF(ctx, b); again != nil {
-		if r, err := pdf.NewReader(bytes.NewReader(again), int64(len(again))); err == nil && hasPages(r) {
+		if r, err := openLibrary(ctx, again); err == nil && hasPages(r) {
 			return r, nil
 		}
 	}

@@ -122,6 +122,39 @@ func TestPDFSearch(t *testing.T) {
 	}
 }
 
+// TestPDFCircles: object streams within each other do not overflow the stack, which would end the
+// process.
+func TestPDFCircles(t *testing.T) {
+	const stream = "2 0 obj\n<< /Type /ObjStm /N 1 /First 4 /Length %s >>\nstream\n1 0 << /Pages << /Kids [3 0 R] >> >>\nendstream\nendobj\n"
+	for name, tt := range map[string]struct {
+		objects string
+		entries [][2]int // kind, and offset or stream
+		filter  string
+		want    string
+	}{
+		"stream in itself":   {"", [][2]int{{0, 0}, {2, 1}}, "", "cross-reference table is broken"},
+		"streams in circles": {"", [][2]int{{0, 0}, {2, 2}, {2, 1}}, "", "cross-reference table is broken"},
+		"length in stream":   {fmt.Sprintf(stream, "1 0 R"), [][2]int{{0, 0}, {2, 2}, {1, 9}}, "", "objects within each other"},
+		"filter is null":     {"", [][2]int{{0, 0}, {2, 1}}, "/Filter 9 0 R", "cross-reference table is broken"},
+		"no circle":          {fmt.Sprintf(stream, "36"), [][2]int{{0, 0}, {2, 2}, {1, 9}}, "", "no text in it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := "%PDF-1.5\n" + tt.objects
+			var entries strings.Builder
+			for _, e := range tt.entries {
+				entries.Write([]byte{byte(e[0]), byte(e[1]), 0})
+			}
+			at := len(file)
+			file += fmt.Sprintf("9 0 obj\n<< /Type /XRef /Root 1 0 R /Size %d /W [1 1 1] /Length %d %s >>\nstream\n%s\nendstream\nendobj\n%s\nstartxref\n%d\n%%%%EOF\n",
+				len(tt.entries), entries.Len(), tt.filter, entries.String(), strings.Repeat(" ", 50), at)
+			docs, skipped := read(t, "a.pdf", file, nil)
+			if len(docs) != 0 || len(skipped) != 1 || !strings.Contains(skipped[0].Error(), tt.want) {
+				t.Errorf("%d documents, %v; want %q", len(docs), skipped, tt.want)
+			}
+		})
+	}
+}
+
 // endingContext ends after a number of checks.
 type endingContext struct {
 	context.Context
@@ -147,7 +180,17 @@ func TestPDFTimeout(t *testing.T) {
 	used := many - whole.checks
 	for checks := range used {
 		ctx := &endingContext{t.Context(), checks}
-		if err := readPDF(ctx, &Document{}, file, many); !errors.Is(err, context.Canceled) || ctx.checks < -5 {
+		convert := func() (err error) {
+			defer func() {
+				if p := recover(); p != nil && strings.Contains(fmt.Sprint(p), context.Canceled.Error()) {
+					err = context.Canceled
+				} else if p != nil {
+					panic(p)
+				}
+			}()
+			return readPDF(ctx, &Document{}, file, many)
+		}
+		if err := convert(); !errors.Is(err, context.Canceled) || ctx.checks < -5 {
 			t.Errorf("after %d checks: %v, %d more", checks, err, -ctx.checks)
 		}
 	}

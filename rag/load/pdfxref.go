@@ -1,9 +1,19 @@
 package load
 
 import (
+	"bufio"
 	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"runtime"
+	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/ledongthuc/pdf"
 )
 
 // A pdfLexer splits a file into tokens (ISO 32000-1, 7.2) as the library does.
@@ -70,8 +80,9 @@ var pdfEscape = strings.NewReplacer("#50", "P", "#53", "S", "#49", "I", "#57", "
 	"#64", "d", "#78", "x", "#6f", "o", "#6F", "o", "#6c", "l", "#6C", "l", "#75", "u", "#6d", "m",
 	"#6D", "m", "#73", "s")
 
-// dict reads a dictionary and returns the integers that follow each key in it, also within inner
-// dictionaries. A dictionary with unbalanced brackets is not ok.
+// dict reads a dictionary and returns the integers that follow each key in it. Keys of inner
+// dictionaries begin with a slash. A dictionary with unbalanced brackets, or with a key twice, is
+// not ok.
 func (l *pdfLexer) dict() (numbers map[string][]int64, ok bool) {
 	numbers = map[string][]int64{}
 	if !l.is("<<") {
@@ -98,6 +109,11 @@ func (l *pdfLexer) dict() (numbers map[string][]int64, ok bool) {
 		}
 		if t[0] == '/' {
 			key = pdfEscape.Replace(t[1:])
+			if slices.Contains(open[1:], ">>") {
+				key = "/" + key
+			} else if _, ok := numbers[key]; ok {
+				return nil, false
+			}
 		} else if n, err := strconv.ParseInt(t, 10, 64); err == nil {
 			numbers[key] = append(numbers[key], n)
 		}
@@ -125,6 +141,7 @@ func xrefsFit(b []byte) bool {
 			offsets = append(offsets, at)
 		}
 	}
+	var streams objectStreams
 	seen, read := map[int64]bool{}, 0
 	for len(offsets) > 0 {
 		at := offsets[0]
@@ -134,44 +151,154 @@ func xrefsFit(b []byte) bool {
 		}
 		seen[at] = true
 		l := &pdfLexer{b: b, at: int(at)}
-		previous, ok := l.section(most)
+		previous, ok := l.section(most, &streams)
 		if !ok {
 			return false
 		}
 		read += l.at - int(at)
 		offsets = append(offsets, previous...)
 	}
-	return true
+	return streams.ok()
 }
 
 // section reads a section of at most the given number of entries, and returns the offsets of the
 // previous ones.
-func (l *pdfLexer) section(most int64) (previous []int64, ok bool) {
+func (l *pdfLexer) section(most int64, streams *objectStreams) (previous []int64, ok bool) {
 	start := l.at
 	if l.is("xref") {
 		return l.table(most)
 	}
 	l.at = start
-	_, ok1 := l.integer()
-	_, ok2 := l.integer()
-	if !ok1 || !ok2 || !l.is("obj") {
+	number, ok1 := l.integer()
+	generation, ok2 := l.integer()
+	if !ok1 || !ok2 || !l.is("obj") || number < 1 || number > most {
 		return nil, false
 	}
 	const maxWidth = 64 // of a column, in bytes; real ones have up to 8
 	fields, ok := l.dict()
 	for _, w := range fields["W"] {
-		ok = ok && w <= maxWidth
+		ok = ok && w >= 0 && w <= maxWidth
 	}
-	for _, n := range append(fields["Size"], fields["Columns"]...) {
+	for _, n := range append(fields["Size"], fields["/Columns"]...) {
 		ok = ok && n <= most
 	}
+	index := fields["Index"] // pairs of a first number and a count
+	if len(index) == 0 {
+		index = append([]int64{0}, fields["Size"]...)
+	}
 	entries := int64(0)
-	for i, n := range fields["Index"] { // pairs of a first number and a count
-		if ok = ok && n <= most; ok && i%2 == 1 {
+	for i, n := range index {
+		if ok = ok && n >= 0 && n <= most; ok && i%2 == 1 {
 			entries += n
 		}
 	}
-	return fields["Prev"], ok && entries <= most
+	ok = ok && entries <= most && len(index)%2 == 0 && len(fields["W"]) >= 3
+	if !ok || len(fields["Length"]) == 0 || !l.is("stream") {
+		return nil, false
+	}
+	end := min(max(fields["Length"][0], 0), int64(len(l.b)-l.at)-2) + int64(l.at) + 2 // 2: of the line end
+	data, ok := pdfStream(l.b[start:max(end, int64(start))], number, generation)
+	return fields["Prev"], ok && streams.read(data, fields["W"], index)
+}
+
+// pdfStream returns the data of an object that is a stream, as the library decodes it: as the only
+// object of a file.
+func pdfStream(object []byte, number, generation int64) (data io.Reader, ok bool) {
+	defer func() {
+		if recover() != nil {
+			ok = false
+		}
+	}()
+	const header = "%PDF-1.7\n"
+	file := append([]byte(header), object...)
+	at := len(file) + 1
+	file = fmt.Appendf(file, "\nxref\n%d 1\n%010d %05d n \ntrailer\n<< /Size %d /Stream %d %d R >>\n",
+		number, len(header), generation, number+1, number, generation)
+	file = fmt.Appendf(file, "%100s\nstartxref\n%d\n%%%%EOF\n", "", at)
+	r, err := pdf.NewReader(bytes.NewReader(file), int64(len(file)))
+	if err != nil {
+		return nil, false
+	}
+	return r.Trailer().Key("Stream").Reader(), true
+}
+
+// objectStreams are the numbers of the streams that hold the objects, by the number of the object:
+// -1 for an object outside of streams, and 0 for none.
+type objectStreams []int32
+
+// read adds the entries of a section. Entries that were read before count.
+func (s *objectStreams) read(data io.Reader, widths, index []int64) (ok bool) {
+	defer func() {
+		if recover() != nil { // the library panics on a filter that it does not know
+			ok = false
+		}
+	}()
+	total := int64(0)
+	for _, w := range widths {
+		total += w
+	}
+	in, entry := bufio.NewReader(data), make([]byte, total)
+	for i := 0; i+1 < len(index); i += 2 {
+		for x := index[i]; x < index[i]+index[i+1]; x++ {
+			if _, err := io.ReadFull(in, entry); err != nil {
+				return false
+			}
+			kind, stream := 0, 0
+			for _, c := range entry[:widths[0]] {
+				kind = kind<<8 | int(c)
+			}
+			for _, c := range entry[widths[0] : widths[0]+widths[1]] {
+				stream = stream<<8 | int(c)
+			}
+			if x >= int64(len(*s)) {
+				*s = append(*s, make([]int32, x-int64(len(*s))+1)...)
+			}
+			switch {
+			case (*s)[x] != 0:
+			case kind == 2 && (x == 0 || uint32(stream)-1 > math.MaxInt32-1):
+				return false
+			case kind == 2:
+				(*s)[x] = int32(uint32(stream))
+			case x > 0 && kind < 2:
+				(*s)[x] = -1
+			}
+		}
+	}
+	return true
+}
+
+// ok reports whether no object stream is in an object stream. The library would look for it without
+// end, until the stack overflows, from which the process does not recover.
+func (s objectStreams) ok() bool {
+	for _, stream := range s {
+		if stream > 0 && int(stream) < len(s) && s[stream] > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func openLibrary(ctx context.Context, b []byte) (*pdf.Reader, error) {
+	return pdf.NewReader(pdfBytes{ctx, bytes.NewReader(b)}, int64(len(b)))
+}
+
+// pdfBytes are the bytes of a file. They cannot be read after the end of the context, nor from too
+// deep within other calls: objects that refer to each other in a circle would overflow the stack.
+type pdfBytes struct {
+	ctx context.Context
+	b   *bytes.Reader
+}
+
+// ReadAt implements io.ReaderAt.
+func (r pdfBytes) ReadAt(b []byte, at int64) (int, error) {
+	const maxCalls = 10_000
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	if runtime.Callers(maxCalls, make([]uintptr, 1)) > 0 {
+		return 0, errors.New("objects within each other")
+	}
+	return r.b.ReadAt(b, at)
 }
 
 // table reads the rest of a section that is a table.
