@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"regexp"
 	"slices"
@@ -458,7 +459,8 @@ func (p *pdfPage) show(s string) {
 	if s == "" || f == nil {
 		return
 	}
-	text := f.encoding.Decode(s)
+	piece := f.piece(s)
+	text, rest := f.encoding.Decode(s[:piece]), s[piece:]
 	at := p.text.mul(p.state.ctm)
 	// The height of a glyph and the writing direction on the page.
 	size := max(math.Hypot(at[2], at[3])*math.Abs(p.state.size), 1e-6)
@@ -478,15 +480,21 @@ func (p *pdfPage) show(s string) {
 			p.out.WriteByte(' ')
 		}
 	}
-	if text == "" {
+	if text == "" && rest == "" {
 		return
 	}
 	p.out.WriteString(text)
 	p.check()
+	for rest != "" {
+		piece := f.piece(rest)
+		p.out.WriteString(f.encoding.Decode(rest[:piece]))
+		p.check()
+		rest = rest[piece:]
+	}
 	p.advance(f.width(s)*p.state.size + float64(f.codes(s))*p.state.charSpace +
 		float64(strings.Count(s, " "))*p.state.wordSpace)
 	end := p.text.mul(p.state.ctm)
-	p.endX, p.endY, p.shown = end[4], end[5], true
+	p.endX, p.endY, p.shown = end[4], end[5], p.out.Len() > 0
 }
 
 // pdfFont is the part of a font that text extraction needs: characters and widths.
@@ -496,6 +504,18 @@ type pdfFont struct {
 	wide     bool // codes have two bytes
 	widths   map[int]float64
 	missing  float64
+	cmap     int // bytes of ToUnicode, 0 if there is no such map
+}
+
+// piece returns the length of the part of a string to decode at once. A character map can stand for
+// a text of its own size with each code, so it bounds the part. Codes have 1 to 4 bytes, and a
+// multiple of 12 does not cut them.
+func (f *pdfFont) piece(s string) int {
+	const most = 4 << 20
+	if f.cmap == 0 {
+		return len(s)
+	}
+	return min(len(s), max(most/f.cmap/12, 1)*12)
 }
 
 func (p *pdfPage) font(v pdf.Value) *pdfFont {
@@ -505,7 +525,13 @@ func (p *pdfPage) font(v pdf.Value) *pdfFont {
 	}
 	f := &pdfFont{Font: pdf.Font{V: v}, widths: map[int]float64{}, missing: 500}
 	if cmap := v.Key("ToUnicode"); cmap.Kind() == pdf.Stream {
+		const most = 4 << 20 // one with all codes of two bytes has 1 MiB
 		checkColumns(cmap)
+		n, _ := io.Copy(io.Discard, io.LimitReader(cmap.Reader(), most+1))
+		if n > most {
+			panic("too large a character map")
+		}
+		f.cmap = int(n)
 	}
 	f.encoding = f.Encoder()
 	if strings.HasPrefix(v.Key("ToUnicode").Name(), "Identity") {
