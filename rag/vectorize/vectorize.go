@@ -21,7 +21,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 	"unicode"
 	"unicode/utf8"
 
@@ -50,12 +49,11 @@ type Options struct {
 }
 
 // Models holds the embedders of collections. It makes each embedder once. It is safe for concurrent
-// use.
+// use: only callers that need the same model wait for each other, and not beyond their contexts.
 type Models struct {
-	opts Options
-
-	mu        sync.Mutex // also held while a collection is pinned
-	embedders map[string]embed.Embedder
+	opts      Options
+	embedders calls[embed.Embedder]
+	probes    calls[int] // the dimensions of models that do not know them
 }
 
 // New returns Models without embedders.
@@ -63,16 +61,18 @@ func New(o Options) *Models {
 	if o.Providers == nil {
 		o.Providers = embed.NewRegistry(embed.Builtin()...)
 	}
-	return &Models{opts: o, embedders: map[string]embed.Embedder{}}
+	return &Models{opts: o, embedders: calls[embed.Embedder]{keep: true}}
 }
 
 func key(c embed.Config) string { return fmt.Sprintf("%s %t", c, c.Normalize) }
 
-// open returns the embedder of a model. The caller holds m.mu.
+// Embedder returns the embedder of a model.
+func (m *Models) Embedder(ctx context.Context, c embed.Config) (embed.Embedder, error) {
+	return m.embedders.do(ctx, key(c), func() (embed.Embedder, error) { return m.open(ctx, c) })
+}
+
+// open makes the embedder of a model.
 func (m *Models) open(ctx context.Context, c embed.Config) (embed.Embedder, error) {
-	if e := m.embedders[key(c)]; e != nil {
-		return e, nil
-	}
 	if d := m.opts.Default; d != nil && d.Provider == c.Provider && c.Settings == nil {
 		c.Settings = d.Settings
 	}
@@ -87,38 +87,33 @@ func (m *Models) open(ctx context.Context, c embed.Config) (embed.Embedder, erro
 	if p.Capabilities.Network {
 		e = embed.Retry(e, m.opts.Retry)
 	}
-	e = embed.Batches(e, &embed.BatchOptions{Size: c.BatchSize})
-	m.embedders[key(c)] = e
-	return e, nil
+	return embed.Batches(e, &embed.BatchOptions{Size: c.BatchSize}), nil
+}
+
+// probe embeds a word, and returns the dimensions of its vector.
+func (m *Models) probe(ctx context.Context, c embed.Config, e embed.Embedder) (int, error) {
+	return m.probes.do(ctx, key(c), func() (int, error) {
+		vec, err := e.Embed(ctx, "dimension")
+		return len(vec), err
+	})
 }
 
 // Resolve opens a model and returns its configuration with the model and the dimensions that the
 // provider chooses if c has none. If the model does not know its dimensions, Resolve embeds a word.
 // A program that makes a collection for the model can so fail before it makes anything.
 func (m *Models) Resolve(ctx context.Context, c embed.Config) (embed.Config, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	e, err := m.open(ctx, c)
+	e, err := m.Embedder(ctx, c)
 	if err != nil {
 		return c, err
 	}
 	c.Model, c.Dimensions = cmp.Or(c.Model, e.Model()), cmp.Or(c.Dimensions, e.Dimensions())
 	if c.Dimensions == 0 {
-		vec, err := e.Embed(ctx, "dimension")
-		if err != nil {
+		if c.Dimensions, err = m.probe(ctx, c, e); err != nil {
 			return c, err
 		}
-		c.Dimensions = len(vec)
 	}
-	m.embedders[key(c)] = e
+	m.embedders.put(key(c), e)
 	return c, nil
-}
-
-// Embedder returns the embedder of a model.
-func (m *Models) Embedder(ctx context.Context, c embed.Config) (embed.Embedder, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.open(ctx, c)
 }
 
 // Collection returns a collection whose documents get vectors. It does nothing to a collection that
@@ -167,19 +162,17 @@ func Keep(info db.CollectionInfo, m db.Metadata) (db.Metadata, error) {
 // model does not know its dimensions, Pin embeds a word. The error matches embed.ErrMismatch if the
 // collection is pinned to another model, or has vectors that may be of another one.
 func (c *Collection) Pin(ctx context.Context, model embed.Config) error {
-	c.models.mu.Lock()
-	defer c.models.mu.Unlock()
 	_, err := c.pin(ctx, model)
 	return err
 }
 
-// pin is Pin. The caller holds models.mu.
+// pin is Pin. Calls need no lock: the one that changes the metadata first decides.
 func (c *Collection) pin(ctx context.Context, model embed.Config) (embed.Embedder, error) {
 	info, err := c.Info()
 	if err != nil {
 		return nil, err
 	}
-	e, err := c.models.open(ctx, model)
+	e, err := c.models.Embedder(ctx, model)
 	if err != nil {
 		return nil, err
 	}
@@ -190,14 +183,12 @@ func (c *Collection) pin(ctx context.Context, model embed.Config) (embed.Embedde
 		asked.Dimensions = cmp.Or(asked.Dimensions, have.Dimensions)
 	}
 	if asked.Dimensions == 0 {
-		vec, err := e.Embed(ctx, "dimension")
-		if err != nil {
+		if asked.Dimensions, err = c.models.probe(ctx, asked, e); err != nil {
 			return nil, err
 		}
-		asked.Dimensions = len(vec)
 	}
 	if !pinned {
-		// Another process may pin the collection, or write to it, since info was read.
+		// Another call or process may pin the collection, or write to it, since info was read.
 		err = c.UpdateMetadata(ctx, func(now db.CollectionInfo) (db.Metadata, error) {
 			info = now
 			if have, pinned = Pinned(info); pinned {
@@ -214,7 +205,7 @@ func (c *Collection) pin(ctx context.Context, model embed.Config) (embed.Embedde
 			"use its model, or embed its texts again in a new collection",
 			embed.ErrMismatch, info.Name, have, asked)
 	}
-	c.models.embedders[key(asked)] = e // Fill opens the model with its dimensions
+	c.models.embedders.put(key(asked), e) // Fill opens the model with its dimensions
 	return e, nil
 }
 
@@ -262,12 +253,10 @@ func (c *Collection) embedder(ctx context.Context, pin bool) (embed.Embedder, em
 	if err != nil {
 		return nil, embed.Config{}, err
 	}
-	c.models.mu.Lock()
-	defer c.models.mu.Unlock()
 	model, ok := Pinned(info)
 	switch {
 	case ok:
-		e, err := c.models.open(ctx, model)
+		e, err := c.models.Embedder(ctx, model)
 		if err != nil {
 			err = fmt.Errorf("vectorize: collection %q is pinned to %s: %w", info.Name, model, err)
 		}
