@@ -20,7 +20,7 @@ import (
 // ImportOptions tune Import. nil is the default.
 type ImportOptions struct {
 	// BatchSize is the number of documents that are compared and written together; 0 means 1,000,
-	// fewer if they are large.
+	// or 200 with Vectors, fewer if they are large.
 	BatchSize int
 	// Progress, if set, is called after each batch with the progress towards Source.Total.
 	Progress func(done int64, r Report)
@@ -49,6 +49,7 @@ type Report struct {
 
 const (
 	importBatch = 1000
+	modelBatch  = 200 // with Vectors: an import that is interrupted loses the vectors of a batch
 	importBytes = 8 << 20
 )
 
@@ -125,7 +126,11 @@ func (b *batch) add(doc *ImportedDocument) {
 }
 
 func (im *importer) read(ctx context.Context, src Source, batches chan<- batch) error {
-	limit := cmp.Or(im.opts.BatchSize, importBatch)
+	limit := importBatch
+	if im.opts.Vectors != nil {
+		limit = modelBatch
+	}
+	limit = cmp.Or(im.opts.BatchSize, limit)
 	var b batch
 	for doc, err := range src.Documents(ctx) {
 		if err != nil {

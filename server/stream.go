@@ -109,14 +109,8 @@ func (s *Server) load(w http.ResponseWriter, r *http.Request, c *db.Collection) 
 		}
 	}
 	if embeds {
-		o.Vectors = func(ctx context.Context, docs []*db.Document) error {
-			moved(r.Context())
-			if err := s.opts.Models.Collection(c).Fill(ctx, docs); err != nil {
-				return notEmbedded(err)
-			}
-			moved(r.Context())
-			return nil
-		}
+		parts := fillParts{1, s.opts.Models.Collection(c).Fill, s.limits.Time}
+		o.Vectors = parts.fill
 	}
 	report, err := exchange.Import(r.Context(), c, in, o)
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
@@ -147,6 +141,44 @@ func (s *Server) load(w http.ResponseWriter, r *http.Request, c *db.Collection) 
 		w.Header().Set("Connection", "close") // the rest of the body is not read
 	}
 	rest.JSON(w, status, answer)
+	return nil
+}
+
+// fillParts makes the vectors of an import. The time limit is of one part: it must not end a slow
+// model that works.
+type fillParts struct {
+	size  int // documents of the next part
+	embed func(context.Context, []*db.Document) error
+	limit time.Duration
+}
+
+// fill gives vectors to documents. Parts grow as long as they take a small share of the time limit,
+// because models are fastest with many texts at once. The vectors that documents have are in the
+// first part, so that their dimensions are compared with the model's before it makes any.
+func (f *fillParts) fill(ctx context.Context, docs []*db.Document) error {
+	var part, lack []*db.Document
+	for _, d := range docs {
+		if len(d.Vector) > 0 {
+			part = append(part, d)
+		} else {
+			lack = append(lack, d)
+		}
+	}
+	moved(ctx)
+	for len(part)+len(lack) > 0 {
+		n, start := min(f.size, len(lack)), time.Now()
+		if err := f.embed(ctx, append(part, lack[:n]...)); err != nil {
+			return notEmbedded(err)
+		}
+		moved(ctx)
+		switch took := time.Since(start); {
+		case took > f.limit/4:
+			f.size = max(1, n/2)
+		case took < f.limit/10 && n == f.size:
+			f.size *= 2
+		}
+		part, lack = nil, lack[n:]
+	}
 	return nil
 }
 

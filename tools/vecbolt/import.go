@@ -164,10 +164,6 @@ func (c *importCmd) open(ctx context.Context, t *tool) (exchange.Source, error) 
 	})
 }
 
-// importBatch is the number of documents that are embedded and written together: an interrupted
-// import loses no more.
-const importBatch = 200
-
 func (c *importCmd) load(ctx context.Context, t *tool, coll *vectorize.Collection,
 	src exchange.Source) (exchange.Report, error) {
 	p := t.progress("import", src.Total)
@@ -184,7 +180,7 @@ func (c *importCmd) load(ctx context.Context, t *tool, coll *vectorize.Collectio
 		return exchange.Report{}, err
 	}
 	if _, ok := vectorize.Pinned(info); ok {
-		o.Vectors, o.BatchSize = coll.Fill, importBatch
+		o.Vectors = coll.Fill
 	}
 	report, err := exchange.Import(ctx, coll.Collection, in, o)
 	if report.Ignored > 0 {

@@ -85,7 +85,8 @@ func TestImportKilled(t *testing.T) {
 	if err := os.WriteFile(source, lines.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, written := range []int{0, importBatch, 3 * importBatch} {
+	const batch = 200 // of package exchange, with a model
+	for _, written := range []int{0, batch, 3 * batch} {
 		t.Run(fmt.Sprint(written), func(t *testing.T) {
 			model := newSlowModel(written)
 			server := httptest.NewServer(model)
