@@ -13,6 +13,13 @@ import (
 // maxPoints is the largest number of documents on a map.
 const maxPoints = 5000
 
+// mapMemory estimates the memory that a map of documents takes: their vectors, scaled copies of
+// them, and some vectors of the projection.
+func mapMemory(info db.CollectionInfo, points int) int64 {
+	const projection = 24
+	return 2 * 4 * int64(info.Schema.Dim) * int64(min(points, info.Documents)+projection)
+}
+
 // figures is db.Stats without the directory, which is the server's own business, and without
 // metadata, which has its own route.
 type figures struct {
@@ -86,7 +93,7 @@ func (s *Server) showMap(w http.ResponseWriter, r *http.Request, c *db.Collectio
 	if err != nil {
 		return err
 	}
-	opts := xray.Options{Color: given["color"]}
+	opts := xray.Options{Color: given["color"], Points: 3000}
 	if points, ok := given["points"]; ok {
 		if opts.Points, err = count("points", points); err != nil {
 			return err
@@ -99,6 +106,13 @@ func (s *Server) showMap(w http.ResponseWriter, r *http.Request, c *db.Collectio
 		if opts.Where, err = readWhere([]byte(where)); err != nil {
 			return err
 		}
+	}
+	info, err := c.Info()
+	if err != nil {
+		return err
+	}
+	if err := rest.Reserve(r.Context(), mapMemory(info, opts.Points)); err != nil {
+		return err
 	}
 	m, err := xray.Draw(r.Context(), c, opts)
 	if err != nil {

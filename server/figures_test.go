@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/server"
 )
 
 func TestStats(t *testing.T) {
@@ -42,6 +43,29 @@ func TestStats(t *testing.T) {
 	if a := s.ask("GET", "/stats?x=1", ""); a.status != http.StatusBadRequest {
 		t.Error(a.status)
 	}
+}
+
+// TestMapMemory: the vectors of a map count as memory of its request.
+func TestMapMemory(t *testing.T) {
+	const dim = 10
+	s := start(t, &server.Options{Limits: server.Limits{Body: 5000, Memory: 1}}) // at least four bodies
+	c, err := s.db.CreateCollection(t.Context(), "c", db.Schema{Dim: dim}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 200 {
+		vec := make([]float32, dim)
+		vec[i%dim] = 1
+		if _, err := c.Upsert(t.Context(), db.Document{ID: fmt.Sprint(i), Vector: vec}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.must(http.StatusOK, "GET", "/collections/c/map?points=50", "")
+	want := fmt.Sprintf("about %d bytes of memory, the limit is 10000", 2*4*dim*(200+24))
+	if a := s.ask("GET", "/collections/c/map", ""); a.status != http.StatusRequestEntityTooLarge || !strings.Contains(a.body, want) {
+		t.Errorf("%d %s, want %s", a.status, a.body, want)
+	}
+	s.must(http.StatusOK, "GET", "/collections/c/map?points=100", "") // the memory of the others is free again
 }
 
 func TestMap(t *testing.T) {

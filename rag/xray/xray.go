@@ -170,19 +170,22 @@ func (x *inspection) read() error {
 		if len(d.Vector) == 0 {
 			continue
 		}
-		norm := math.Sqrt(simd.Dot64(d.Vector, d.Vector))
-		norms = append(norms, norm)
-		if norm == 0 {
-			r.Zero++
+		r.Vectors++
+		if x.texts != nil { // a map alone needs no norms
+			norm := math.Sqrt(simd.Dot64(d.Vector, d.Vector))
+			norms = append(norms, norm)
+			if norm == 0 {
+				r.Zero++
+			}
 		}
 		if len(x.sample) < x.Sample {
 			x.sample = append(x.sample, document{d.ID, d.Vector})
-		} else if i := x.rng.IntN(len(norms)); i < len(x.sample) {
+		} else if i := x.rng.IntN(r.Vectors); i < len(x.sample) {
 			x.sample[i] = document{d.ID, d.Vector}
 		}
 	}
 	x.rng.Shuffle(len(x.sample), func(i, j int) { x.sample[i], x.sample[j] = x.sample[j], x.sample[i] })
-	r.Vectors, r.Sampled = len(norms), len(x.sample)
+	r.Sampled = len(x.sample)
 	r.Norms = distribute(norms)
 	var same [][]string
 	for _, ids := range x.texts {
