@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/dustin/go-humanize"
 
@@ -155,7 +156,12 @@ func (c *migrateCmd) postgres(ctx context.Context, t *tool) error {
 	}
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Stdout, cmd.Stderr = t.out, t.report
+	interrupted(cmd)
+	cmd.WaitDelay = 10 * time.Second // to save how far it came
 	err = cmd.Run()
+	if err != nil && ctx.Err() != nil {
+		return ctx.Err()
+	}
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
 		return errReported // by the program
 	}
