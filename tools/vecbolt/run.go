@@ -120,6 +120,9 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		fmt.Fprintf(stderr, "vecbolt: %s\nRun \"vecbolt --help\" for the usage.\n", errtext.Plain(err.Error()))
 		return statusUsage
 	}
+	if _, ok := terminal(stdout); ok {
+		stdout = &screen{Writer: stdout}
+	}
 	t := &tool{json: c.JSON, in: newWaitingInput(ctx, stdin), out: bufio.NewWriter(stdout), report: stderr}
 	line.BindTo(ctx, (*context.Context)(nil))
 	err = line.Run(t)
