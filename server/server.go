@@ -67,8 +67,9 @@ type Options struct {
 // db.ErrInvalid.
 type Limits struct {
 	Body int64 // bytes of a request body, except streams: 32 MiB
-	// Memory is the estimated bytes of all bodies and decoded values in flight; above it the answer
-	// is 429, and 413 for a request that takes half: 1 GiB, at least four bodies.
+	// Memory bounds the estimated bytes of all request bodies and their decoded values, and of the
+	// vectors of maps; other answers are not counted. The request that would exceed it gets 429;
+	// one that alone needs more than half gets 413. The default is 1 GiB, and at least four bodies.
 	Memory    int64
 	Documents int           // documents, or ids, in one request: 10,000
 	Hits      int           // hits of one query, including those skipped by an offset: 10,000

@@ -106,16 +106,23 @@ func (c *ragQueryCmd) Run(ctx context.Context, t *tool, r *ragCmd) error {
 	if err != nil {
 		return err
 	}
+	return t.found(response, "")
+}
+
+// found answers with the context of a question, after a note, or says why it is missing.
+func (t *tool) found(r *rag.Response, note string) error {
 	if t.json {
-		return t.line(newRAGAnswer(response))
+		return t.line(newRAGAnswer(r))
 	}
 	switch {
-	case len(response.Chunks) == 0:
+	case len(r.Chunks) == 0:
 		t.notef("nothing found")
-	case response.Context == "":
-		t.notef("max_context_tokens is too small for any of the %d chunks found", len(response.Chunks))
+	case r.Context == "":
+		t.notef("max_context_tokens is too small for any of the %d chunks found", len(r.Chunks))
+	case note != "":
+		t.notef("%s", note)
 	}
-	_, err = fmt.Fprint(t.out, response.Context)
+	_, err := fmt.Fprint(t.out, r.Context)
 	return err
 }
 
@@ -165,12 +172,7 @@ func (t *tool) ask(ctx context.Context, e *knowledge.Engine, base, question stri
 		if err != nil {
 			return err
 		}
-		if t.json {
-			return t.line(newRAGAnswer(response))
-		}
-		t.notef("no chat model is configured (--model): this is the context")
-		_, err = fmt.Fprint(t.out, response.Context)
-		return err
+		return t.found(response, "no chat model is configured (--model): this is the context")
 	}
 	ao, begun := knowledge.AskOptions{QueryOptions: o}, false
 	if !t.json {
