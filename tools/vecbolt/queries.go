@@ -18,6 +18,12 @@ import (
 type queryVectors struct {
 	QueryVectors string `placeholder:"FILE" help:"Vectors of the queries: JSON lines with id and vector, or .fvecs or .npy in the order of the queries."`
 	Embedder     string `placeholder:"PROVIDER:MODEL" help:"Compute missing query vectors with this model, such as static:english-v1 or ollama:nomic-embed-text, or with a stored model; default the model that the collection is pinned to, or that its lineage names."`
+	modelSettings
+}
+
+// modelSettings are settings of the model of questions.
+type modelSettings struct {
+	Set map[string]string `placeholder:"KEY=VALUE" help:"Settings of the provider of that model, such as host=…."`
 }
 
 // attach adds vectors to queries without one. Without a source of vectors it does nothing.
@@ -36,9 +42,16 @@ func (f *queryVectors) attach(ctx context.Context, queries []eval.Query, info db
 		}
 	}
 	model, err := f.model(info)
-	if err != nil || model.Provider == "" || lack == nil {
+	if err != nil || lack == nil {
 		return err
 	}
+	switch {
+	case model.Provider == "" && len(f.Set) > 0:
+		return fmt.Errorf("--set: collection %q is pinned to no model, and --embedder names none", info.Name)
+	case model.Provider == "":
+		return nil
+	}
+	model.Settings = settings(model.Provider, f.Set)
 	e, err := providers().Open(ctx, model, nil)
 	switch {
 	case f.Embedder == "" && errors.Is(err, embed.ErrProviderNotFound):

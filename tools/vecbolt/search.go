@@ -24,25 +24,25 @@ import (
 // searchArgs are the arguments of verbs that search.
 type searchArgs struct {
 	collection
-	Vector    string            `xor:"query" placeholder:"FILE|-|[...]" help:"Search for this vector: a JSON array, or a file that contains one."`
-	Fvecs     string            `xor:"query" placeholder:"FILE" help:"Search for every vector of an .fvecs file."`
-	ID        string            `xor:"query" name:"id" placeholder:"ID" help:"Search for the vector of this document. It is its own first hit."`
-	Like      []string          `xor:"query" sep:"none" placeholder:"ID" help:"Search for documents like this one. May be repeated."`
-	Unlike    []string          `sep:"none" placeholder:"ID" help:"With --like: and unlike this one. May be repeated."`
-	Text      []string          `sep:"none" placeholder:"QUERY" help:"Search for this text: words, \"phrases\", prefix*, +required, -excluded; + and - need a text index. With one of the above, both rankings are fused. May be repeated: the answers to several forms of a question are fused by rank."`
-	NoEmbed   bool              `help:"Search for --text by its words alone, although the collection is pinned to a model (import --embed)."`
-	Set       map[string]string `placeholder:"KEY=VALUE" help:"Settings of the provider of that model, such as host=…."`
-	Hybrid    weights           `placeholder:"V,T" help:"Weights of vector and text if both are given, such as 2,1. The default is equal weights for convex, and 0.01,0.99 for rrf."`
-	Fusion    db.FusionMethod   `default:"convex" placeholder:"METHOD" help:"Fusion method: convex, by scores, or rrf, by ranks (${default})."`
-	Snippets  bool              `help:"Show the passage that answers --text best: instead of the text, or with --json in addition to it."`
-	K         int               `short:"k" default:"10" help:"Number of hits (${default}); with --group, number of groups."`
-	Offset    int               `placeholder:"N" help:"Number of hits to skip."`
-	Threshold *float64          `placeholder:"SCORE" help:"Minimum score of a hit."`
-	Group     *group            `placeholder:"FIELD[:N]" help:"Find the best N documents (default 1) of each of the best groups. A group is the documents with the same value in this field."`
-	MMR       *float64          `name:"mmr" placeholder:"LAMBDA" help:"Prefer hits that differ from each other (maximal marginal relevance): 1 is relevance alone, 0 diversity alone."`
-	Exact     bool              `xor:"how" help:"Find the exact answer, whatever the cost."`
-	Recall    *float64          `xor:"how" placeholder:"R" help:"Sufficient share of the exact answer, up to 1. The default is 0.95, or an exact answer where it costs no more."`
-	Ef        *int              `xor:"how" placeholder:"N" help:"Beam width of an approximate search (ef in HNSW), instead of --recall."`
+	Vector  string   `xor:"query" placeholder:"FILE|-|[...]" help:"Search for this vector: a JSON array, or a file that contains one."`
+	Fvecs   string   `xor:"query" placeholder:"FILE" help:"Search for every vector of an .fvecs file."`
+	ID      string   `xor:"query" name:"id" placeholder:"ID" help:"Search for the vector of this document. It is its own first hit."`
+	Like    []string `xor:"query" sep:"none" placeholder:"ID" help:"Search for documents like this one. May be repeated."`
+	Unlike  []string `sep:"none" placeholder:"ID" help:"With --like: and unlike this one. May be repeated."`
+	Text    []string `sep:"none" placeholder:"QUERY" help:"Search for this text: words, \"phrases\", prefix*, +required, -excluded; + and - need a text index. With one of the above, both rankings are fused. May be repeated: the answers to several forms of a question are fused by rank."`
+	NoEmbed bool     `help:"Search for --text by its words alone, although the collection is pinned to a model (import --embed)."`
+	modelSettings
+	Hybrid    weights         `placeholder:"V,T" help:"Weights of vector and text if both are given, such as 2,1. The default is equal weights for convex, and 0.01,0.99 for rrf."`
+	Fusion    db.FusionMethod `default:"convex" placeholder:"METHOD" help:"Fusion method: convex, by scores, or rrf, by ranks (${default})."`
+	Snippets  bool            `help:"Show the passage that answers --text best: instead of the text, or with --json in addition to it."`
+	K         int             `short:"k" default:"10" help:"Number of hits (${default}); with --group, number of groups."`
+	Offset    int             `placeholder:"N" help:"Number of hits to skip."`
+	Threshold *float64        `placeholder:"SCORE" help:"Minimum score of a hit."`
+	Group     *group          `placeholder:"FIELD[:N]" help:"Find the best N documents (default 1) of each of the best groups. A group is the documents with the same value in this field."`
+	MMR       *float64        `name:"mmr" placeholder:"LAMBDA" help:"Prefer hits that differ from each other (maximal marginal relevance): 1 is relevance alone, 0 diversity alone."`
+	Exact     bool            `xor:"how" help:"Find the exact answer, whatever the cost."`
+	Recall    *float64        `xor:"how" placeholder:"R" help:"Sufficient share of the exact answer, up to 1. The default is 0.95, or an exact answer where it costs no more."`
+	Ef        *int            `xor:"how" placeholder:"N" help:"Beam width of an approximate search (ef in HNSW), instead of --recall."`
 	condition
 	parts
 }

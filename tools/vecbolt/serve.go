@@ -64,6 +64,8 @@ func (c *serveCmd) Validate() error {
 	switch {
 	case (c.TLSCert == "") != (c.TLSKey == ""):
 		return errors.New("--tls-cert and --tls-key go together")
+	case len(c.Set) > 0 && c.Embed == "":
+		return errors.New("--set: --embed names no model")
 	case c.LearnFrom != "" && c.Bases == "":
 		return errors.New("--learn-from needs --bases")
 	case c.Follow != nil && *c.Follow <= 0:
