@@ -26,9 +26,12 @@ func readDOCX(ctx context.Context, doc *Document, b []byte, limit int64) error {
 		if _, err := fs.Stat(a.zip, name); err != nil {
 			continue // a document without notes
 		}
-		if err := a.walk(name, w); err != nil {
+		notes := &word{text: newMarkdown(limit), notes: w.notes, inNotes: w.inNotes}
+		err := a.walk(name, notes)
+		if errors.Is(err, ErrTooLarge) || ctx.Err() != nil {
 			return err
 		}
+		w.inNotes = notes.inNotes // what is behind a broken place is not read
 	}
 	err = a.walk("word/document.xml", w)
 	doc.Text = strings.TrimSpace(w.text.String())
@@ -60,17 +63,22 @@ func (a *archive) wordStyles(name string) (map[string]int, error) {
 	levels := map[string]int{}
 	for _, s := range list.Styles {
 		levels[s.ID] = headingLevel(s.Name.Val)
+		stated := false
 		const maxBases = 20 // styles may be based on each other in a circle
 		for at, n := s, 0; n < maxBases && levels[s.ID] == 0; at, n = styles[at.Based.Val], n+1 {
 			level := headingLevel(at.Name.Val)
 			if level > 0 && !strings.EqualFold(at.Name.Val, "title") { // an author's name may be based on it
 				levels[s.ID] = level
 			} else if at.Level != nil {
+				stated = true
 				if level, err := strconv.Atoi(at.Level.Val); err == nil && level >= 0 && level < 9 { // 9: body text
 					levels[s.ID] = level + 1
 				}
 				break
 			}
+		}
+		if levels[s.ID] == 0 && !stated { // other programs keep the ids of English and change the names
+			levels[s.ID] = headingLevel(s.ID)
 		}
 	}
 	return levels, nil

@@ -231,12 +231,20 @@ func mediaType(header string) (kind string, params map[string]string) {
 	if err == nil {
 		return kind, params
 	}
-	kind, rest, _ := strings.Cut(header, ";")
+	quoted := false
+	fields := strings.FieldsFunc(header, func(r rune) bool {
+		quoted = quoted != (r == '"')
+		return r == ';' && !quoted
+	})
+	if len(fields) == 0 {
+		return "", nil
+	}
+	kind = fields[0]
 	if kind, _, err = mime.ParseMediaType(kind); err != nil {
 		return "", nil
 	}
 	params = map[string]string{}
-	for field := range strings.SplitSeq(rest, ";") {
+	for _, field := range fields[1:] {
 		name, value, _ := strings.Cut(field, "=")
 		name = strings.ToLower(strings.TrimSpace(name))
 		if params[name] == "" {

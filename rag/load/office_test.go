@@ -255,6 +255,7 @@ func TestConverted(t *testing.T) {
 			"--b\nContent-Type: application/pdf; name=My file.pdf\n\n%PDF\x00\n--b\nContent-Disposition: attachment; filename=a b.txt\n\nb\n" +
 			"--b\nContent-Type: text/html; charset=utf-8; charset=utf-8\n\n<p>two</p>\n--b--\n",
 			"# x\n\nAttachments: My file.pdf, a b.txt\n\ncafé\n\ntwo", nil, ""},
+		{"mail with a quoted boundary", "a.eml", "Subject: x\nContent-Type: multipart/mixed; boundary=\"a;b\"; x=y z\n\n--a;b\n\nText\n--a;b--\n", "# x\n\nText", nil, ""},
 		{"mail with a broken part", "a.eml", "Subject: x\nContent-Type: multipart/mixed; boundary=b\n\n--b\n\nText\n--b\nContent-Type: text/plain; name=b.txt\n" +
 			"Content-Disposition: inline\n\nc\n--b\n\nbinary\x00\n--b\nContent-Type: multipart/mixed; boundary=c\n\nnothing\n--b\n\nThe end\n--b--\n",
 			"# x\n\nAttachments: b.txt, text/plain\n\nText\n\nThe end", nil, ""},
@@ -464,12 +465,19 @@ func TestWordStyles(t *testing.T) {
 		want         string
 		err          error
 	}{
-		"headings":       {body, styles, headings, nil},
-		"broken styles":  {paragraph("Heading1", "<w:t>Head</w:t>"), "<w:styles", "# Head", nil},
+		"headings":      {body, styles, headings, nil},
+		"broken styles": {paragraph("Heading1", "<w:t>Head</w:t>"), "<w:styles", "# Head", nil},
+		"other names": {paragraph("Heading1", "<w:t>Head</w:t>"), `<w:styles xmlns:w="w"><w:style w:styleId="Heading1"><w:name w:val="Corporate H1"/></w:style></w:styles>`,
+			"# Head", nil},
+		"broken notes":   {notes, styles, "co-op\n\nNote: one more\n\nNote: at the end\n\n| cell |\n| --- |\n\nEnd", nil},
 		"notes":          {notes, styles, "co-op\n\nNote: one more\n\nNote: at the end\n\n| cell |\n| --- |\n\nNote: two\n\nEnd", nil},
 		"repeated notes": {paragraph("", strings.Repeat(`<w:footnoteReference w:id="1"/>`, 1000)), styles, "", ErrTooLarge},
 	} {
 		t.Run(name, func(t *testing.T) {
+			footnotes := footnotes
+			if name == "broken notes" {
+				footnotes = footnotes[:strings.Index(footnotes, "<w:t>two")]
+			}
 			content := rezip(t, docx(t), map[string][]byte{"word/styles.xml": []byte(tt.styles), "word/footnotes.xml": []byte(footnotes), "word/endnotes.xml": []byte(endnotes),
 				"word/document.xml": []byte(`<w:document xmlns:w="w"><w:body>` + tt.body + `</w:body></w:document>`)})
 			docs, skipped := read(t, "a.docx", content, &Options{MaxBytes: 8 << 10})

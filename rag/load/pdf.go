@@ -83,7 +83,7 @@ func (l pdfLeaf) hasImage() (has bool) {
 // objects.
 func openPDF(ctx context.Context, b []byte) (*pdf.Reader, error) {
 	err := errors.New("the cross-reference table is broken, or larger than the file needs")
-	if xrefsFit(b) {
+	if xrefsFit(ctx, b) {
 		var r *pdf.Reader
 		r, err = openLibrary(ctx, b)
 		if err == nil && hasPages(r) || errors.Is(err, pdf.ErrInvalidPassword) {
@@ -508,8 +508,8 @@ type pdfFont struct {
 }
 
 // piece returns the length of the part of a string to decode at once. A character map can stand for
-// a text of its own size with each code, so it bounds the part. Codes have 1 to 4 bytes, and a
-// multiple of 12 does not cut them.
+// a text of its own size with each code, so it bounds the part. Codes have 1 to 4 bytes. A multiple
+// of 12 cuts none, unless a map that is longer than usual mixes codes of several lengths.
 func (f *pdfFont) piece(s string) int {
 	const most = 4 << 20
 	if f.cmap == 0 {

@@ -56,9 +56,7 @@ func TestPDFTables(t *testing.T) {
 				last += len(before)
 				xref = before + "x" + after
 			}
-			if strings.Contains(xref, "%d") {
-				xref = strings.Replace(xref, "%d", fmt.Sprint(first), 1)
-			}
+			xref = strings.Replace(xref, "%d", fmt.Sprint(first), 1)
 			file += xref + fmt.Sprintf("startxref\n%d\n%%%%EOF\n", last)
 			var start, end runtime.MemStats
 			runtime.ReadMemStats(&start)
@@ -173,6 +171,29 @@ func (c *endingContext) Err() error {
 }
 
 // TestPDFTimeout: a conversion that nobody waits for ends at its next check, wherever that is.
+// TestPDFLexerIsLinear: brackets that are not closed are looked for once. If each is, 16 MB take
+// minutes.
+func TestPDFLexerIsLinear(t *testing.T) {
+	for _, b := range []string{strings.Repeat("< ", 8<<20), "<<" + strings.Repeat("[", 1<<20) + strings.Repeat("/a", 1)} {
+		l := &pdfLexer{b: []byte(b), ctx: t.Context()}
+		n := 0
+		for l.token() != nil {
+			n++
+		}
+		if n < 1<<20 {
+			t.Errorf("%d tokens", n)
+		}
+	}
+	var b strings.Builder
+	b.WriteString("<<" + strings.Repeat("[", 1<<19))
+	for i := range 1 << 19 {
+		fmt.Fprintf(&b, "/a%d", i)
+	}
+	if _, ok := (&pdfLexer{b: []byte(b.String()), ctx: t.Context()}).dict(); ok {
+		t.Error("a dictionary without an end")
+	}
+}
+
 func TestPDFTimeout(t *testing.T) {
 	const form = "<< /Type /XObject /Subtype /Form /Length 25 >>\nstream\nBT /F 12 Tf (Hello) Tj ET\nendstream"
 	file := []byte(pdfFile("/X Do /X Do", pdfFontDict+" /XObject << /X 5 0 R >>", form))

@@ -9,7 +9,6 @@ import (
 	"io"
 	"math"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -20,6 +19,10 @@ import (
 type pdfLexer struct {
 	b  []byte
 	at int
+
+	ctx   context.Context // tokens end with it
+	steps int             // tokens so far
+	open  bool            // no > follows
 }
 
 func pdfSpace(c byte) bool { return strings.IndexByte("\x00\t\n\f\r ", c) >= 0 }
@@ -28,6 +31,9 @@ func pdfDelimiter(c byte) bool { return strings.IndexByte("<>()[]{}/%", c) >= 0 
 
 // token returns the next token with its delimiters, or nothing at the end of the file.
 func (l *pdfLexer) token() []byte {
+	if l.steps++; l.steps%1024 == 0 && l.ctx.Err() != nil {
+		return nil
+	}
 	for comment := false; l.at < len(l.b); l.at++ {
 		c := l.b[l.at]
 		comment = (comment || c == '%') && c != '\r' && c != '\n'
@@ -44,8 +50,9 @@ func (l *pdfLexer) token() []byte {
 	case '<', '>':
 		if l.at < len(l.b) && l.b[l.at] == c {
 			l.at++
-		} else if c == '<' {
-			l.at += bytes.IndexByte(l.b[l.at:], '>') + 1
+		} else if c == '<' && !l.open {
+			n := bytes.IndexByte(l.b[l.at:], '>') + 1
+			l.at, l.open = l.at+n, n == 0
 		}
 	case '(':
 		for depth := 1; depth > 0 && l.at < len(l.b); l.at++ {
@@ -88,7 +95,7 @@ func (l *pdfLexer) dict() (numbers map[string][]int64, ok bool) {
 	if !l.is("<<") {
 		return nil, false
 	}
-	open, key := []string{">>"}, ""
+	open, inner, key := []string{">>"}, 0, "" // inner: open dictionaries within this one
 	for len(open) > 0 {
 		t := string(l.token())
 		switch t {
@@ -96,6 +103,7 @@ func (l *pdfLexer) dict() (numbers map[string][]int64, ok bool) {
 			return nil, false
 		case "<<":
 			open = append(open, ">>")
+			inner++
 			continue
 		case "[":
 			open = append(open, "]")
@@ -104,12 +112,14 @@ func (l *pdfLexer) dict() (numbers map[string][]int64, ok bool) {
 			if open[len(open)-1] != t {
 				return nil, false
 			}
-			open = open[:len(open)-1]
+			if open = open[:len(open)-1]; t == ">>" {
+				inner--
+			}
 			continue
 		}
 		if t[0] == '/' {
 			key = pdfEscape.Replace(t[1:])
-			if slices.Contains(open[1:], ">>") {
+			if inner > 0 {
 				key = "/" + key
 			} else if _, ok := numbers[key]; ok {
 				return nil, false
@@ -125,48 +135,64 @@ func (l *pdfLexer) dict() (numbers map[string][]int64, ok bool) {
 // objects could need. The library allocates 32 bytes for each entry up to the largest number that
 // the file mentions, before it reads one. It also follows sections that refer to each other in a
 // circle for ever.
-func xrefsFit(b []byte) bool {
+func xrefsFit(ctx context.Context, b []byte) bool {
 	// A file has at most one object in 8 bytes, and more in compressed streams.
 	most := int64(len(b)/8 + 1<<20)
 	const tail = 100 // the library looks for startxref there
-	end := max(0, len(b)-tail)
-	var offsets []int64
-	for from := end; ; {
+	sections := xrefSections{ctx: ctx, b: b, most: most, left: 4 * most}
+	for from := max(0, len(b)-tail); ; {
 		i := bytes.Index(b[from:], []byte("startxref"))
 		if i < 0 {
 			break
 		}
 		from += i + len("startxref")
-		if at, ok := (&pdfLexer{b: b, at: from}).integer(); ok {
-			offsets = append(offsets, at)
+		if at, ok := (&pdfLexer{b: b, at: from, ctx: ctx}).integer(); ok && !sections.fit(at) {
+			return false
 		}
 	}
-	var streams objectStreams
+	return sections.streams.ok() && ctx.Err() == nil
+}
+
+// xrefSections are the sections of a file, as far as they have been read.
+type xrefSections struct {
+	ctx     context.Context
+	b       []byte
+	most    int64 // entries of a section
+	left    int64 // entries of further sections: updates repeat few
+	streams objectStreams
+}
+
+// fit reads the section at an offset, and those before it.
+func (s *xrefSections) fit(at int64) bool {
 	seen, read := map[int64]bool{}, 0
-	for len(offsets) > 0 {
+	for offsets := []int64{at}; len(offsets) > 0; offsets = offsets[1:] {
 		at := offsets[0]
-		offsets = offsets[1:]
-		if seen[at] || at < 0 || at >= int64(len(b)) || read > len(b) {
+		if seen[at] || at < 0 || at >= int64(len(s.b)) || read > len(s.b) || s.ctx.Err() != nil {
 			return false
 		}
 		seen[at] = true
-		l := &pdfLexer{b: b, at: int(at)}
-		previous, ok := l.section(most, &streams)
+		l := &pdfLexer{b: s.b, at: int(at), ctx: s.ctx}
+		previous, ok := l.section(s)
 		if !ok {
 			return false
 		}
 		read += l.at - int(at)
 		offsets = append(offsets, previous...)
 	}
-	return streams.ok()
+	return true
 }
 
-// section reads a section of at most the given number of entries, and returns the offsets of the
-// previous ones.
-func (l *pdfLexer) section(most int64, streams *objectStreams) (previous []int64, ok bool) {
-	start := l.at
+// take reports whether a section may have n entries, and counts them.
+func (s *xrefSections) take(n int64) bool {
+	s.left -= n
+	return n <= s.most && s.left >= 0
+}
+
+// section reads a section, and returns the offsets of the previous ones.
+func (l *pdfLexer) section(s *xrefSections) (previous []int64, ok bool) {
+	start, most := l.at, s.most
 	if l.is("xref") {
-		return l.table(most)
+		return l.table(s)
 	}
 	l.at = start
 	number, ok1 := l.integer()
@@ -192,13 +218,13 @@ func (l *pdfLexer) section(most int64, streams *objectStreams) (previous []int64
 			entries += n
 		}
 	}
-	ok = ok && entries <= most && len(index)%2 == 0 && len(fields["W"]) >= 3
+	ok = ok && s.take(entries) && len(index)%2 == 0 && len(fields["W"]) >= 3
 	if !ok || len(fields["Length"]) == 0 || !l.is("stream") {
 		return nil, false
 	}
 	end := min(max(fields["Length"][0], 0), int64(len(l.b)-l.at)-2) + int64(l.at) + 2 // 2: of the line end
 	data, ok := pdfStream(l.b[start:max(end, int64(start))], number, generation)
-	return fields["Prev"], ok && streams.read(data, fields["W"], index)
+	return fields["Prev"], ok && s.streams.read(l.ctx, data, fields["W"], index)
 }
 
 // pdfStream returns the data of an object that is a stream, as the library decodes it: as the only
@@ -227,7 +253,7 @@ func pdfStream(object []byte, number, generation int64) (data io.Reader, ok bool
 type objectStreams []int32
 
 // read adds the entries of a section. Entries that were read before count.
-func (s *objectStreams) read(data io.Reader, widths, index []int64) (ok bool) {
+func (s *objectStreams) read(ctx context.Context, data io.Reader, widths, index []int64) (ok bool) {
 	defer func() {
 		if recover() != nil { // the library panics on a filter that it does not know
 			ok = false
@@ -240,7 +266,7 @@ func (s *objectStreams) read(data io.Reader, widths, index []int64) (ok bool) {
 	in, entry := bufio.NewReader(data), make([]byte, total)
 	for i := 0; i+1 < len(index); i += 2 {
 		for x := index[i]; x < index[i]+index[i+1]; x++ {
-			if _, err := io.ReadFull(in, entry); err != nil {
+			if _, err := io.ReadFull(in, entry); err != nil || x%1024 == 0 && ctx.Err() != nil {
 				return false
 			}
 			kind, stream := 0, 0
@@ -302,7 +328,7 @@ func (r pdfBytes) ReadAt(b []byte, at int64) (int, error) {
 }
 
 // table reads the rest of a section that is a table.
-func (l *pdfLexer) table(most int64) (previous []int64, ok bool) {
+func (l *pdfLexer) table(s *xrefSections) (previous []int64, ok bool) {
 	for {
 		at := l.at
 		if l.is("trailer") {
@@ -312,7 +338,7 @@ func (l *pdfLexer) table(most int64) (previous []int64, ok bool) {
 		l.at = at
 		first, ok1 := l.integer()
 		n, ok2 := l.integer()
-		if !ok1 || !ok2 || first > most || n > most-first {
+		if !ok1 || !ok2 || first > s.most || n > s.most-first || !s.take(max(0, n)) {
 			return nil, false
 		}
 		for range n {
