@@ -16,15 +16,15 @@ import (
 	"github.com/vecbolt/vecbolt/server"
 )
 
-// paced is a model that takes some time for each text.
+// paced is a model that takes some time for each call, and for each text.
 type paced struct {
 	embed.Embedder
-	each time.Duration
+	call, each time.Duration
 }
 
 func (p paced) EmbedBatch(ctx context.Context, texts []string) ([][]float32, error) {
 	select {
-	case <-time.After(time.Duration(len(texts)) * p.each):
+	case <-time.After(p.call + time.Duration(len(texts))*p.each):
 		return p.Embedder.EmbedBatch(ctx, texts)
 	case <-ctx.Done():
 		return nil, ctx.Err()
@@ -36,10 +36,10 @@ func (p paced) EmbedBatch(ctx context.Context, texts []string) ([][]float32, err
 func TestImportWithASlowModel(t *testing.T) {
 	const limit = 2 * time.Second
 	for _, tt := range []struct {
-		each   time.Duration
-		status int
-	}{{0, 200}, {50 * time.Millisecond, 200}, {limit / 2, 200}, {2 * limit, 503}} {
-		t.Run(tt.each.String(), func(t *testing.T) {
+		call, each time.Duration
+		status     int
+	}{{0, 0, 200}, {0, 50 * time.Millisecond, 200}, {0, limit / 2, 200}, {0, 2 * limit, 503}, {limit / 5, 0, 200}} {
+		t.Run(fmt.Sprint(tt.call, tt.each), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				vdb, err := db.Open(db.Memory, nil)
 				if err != nil {
@@ -49,7 +49,7 @@ func TestImportWithASlowModel(t *testing.T) {
 				models := vectorize.New(vectorize.Options{Providers: embed.NewRegistry(embed.Provider{Name: "paced",
 					Open: func(context.Context, embed.Config, *embed.Options) (embed.Embedder, error) {
 						e, err := embed.Trigram(64)
-						return paced{e, tt.each}, err
+						return paced{e, tt.call, tt.each}, err
 					}}), Default: &embed.Config{Provider: "paced", Model: "p", Dimensions: 64}})
 				srv, err := server.New(vdb, &server.Options{Models: models, Limits: server.Limits{Time: limit}})
 				if err != nil {
@@ -66,10 +66,14 @@ func TestImportWithASlowModel(t *testing.T) {
 					strings.NewReader(body.String()))
 				r.Header.Set("Content-Type", "application/x-ndjson")
 				w := httptest.NewRecorder()
+				began := time.Now()
 				srv.ServeHTTP(w, r)
 				want := `"added":600,`
 				if tt.status != http.StatusOK {
 					want = `"added":0,`
+				}
+				if took := time.Since(began); tt.call > 0 && took > 20*tt.call { // not for each text
+					t.Errorf("it took %v", took)
 				}
 				if w.Code != tt.status || !strings.Contains(w.Body.String(), want) {
 					t.Errorf("%d %s", w.Code, w.Body)

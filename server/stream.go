@@ -153,8 +153,9 @@ type fillParts struct {
 }
 
 // fill gives vectors to documents. Parts grow as long as they take a small share of the time limit,
-// because models are fastest with many texts at once. The vectors that documents have are in the
-// first part, so that their dimensions are compared with the model's before it makes any.
+// because models are fastest with many texts at once, and remote ones take a time for each call.
+// The vectors that documents have are in the first part, so that their dimensions are compared with
+// the model's before it makes any.
 func (f *fillParts) fill(ctx context.Context, docs []*db.Document) error {
 	var part, lack []*db.Document
 	for _, d := range docs {
@@ -172,9 +173,9 @@ func (f *fillParts) fill(ctx context.Context, docs []*db.Document) error {
 		}
 		moved(ctx)
 		switch took := time.Since(start); {
-		case took > f.limit/4:
+		case took > f.limit/2:
 			f.size = max(1, n/2)
-		case took < f.limit/10 && n == f.size:
+		case took < f.limit/4 && n == f.size: // twice as many take half of the limit at most
 			f.size *= 2
 		}
 		part, lack = nil, lack[n:]
