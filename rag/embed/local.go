@@ -3,6 +3,7 @@ package embed
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -92,9 +93,13 @@ func Local(provider, path string, opts *LocalOptions) (Embedder, error) {
 	if o.PassagePrompt != nil {
 		l.prompt = *o.PassagePrompt
 	}
-	if l.hash, err = fingerprint(path, l.precision, l.queries, l.prompt); err != nil {
-		return nil, l.fail(ErrConfig, err)
-	}
+	l.hash = sync.OnceValue(func() string { // it reads the weights again, which only caches need
+		hash, err := fingerprint(path, l.precision, l.queries, l.prompt)
+		if err != nil {
+			return rand.Text() // a model that cannot be told from others shares no cache with them
+		}
+		return hash
+	})
 	return l, nil
 }
 
@@ -111,12 +116,17 @@ type local struct {
 	batch                 func(ctx context.Context, texts []string, threads int) ([][]float32, error) // nil: text by text
 	prompt, queries       string                                                                      // before each text, and before questions
 
-	hash string
+	hash func() string // nil: there is no file to tell models with the same name apart
 }
 
 // fingerprint is a hash of what makes the vectors. It keeps models with the same name from sharing
 // a cache.
-func (l *local) fingerprint() string { return l.hash }
+func (l *local) fingerprint() string {
+	if l.hash == nil {
+		return ""
+	}
+	return l.hash()
+}
 
 // Queries returns an embedder with the prompt for questions.
 func (l *local) Queries() Embedder {

@@ -251,13 +251,24 @@ func TestLocalModelsDoNotShareSettings(t *testing.T) {
 	}
 }
 
-// A model whose files cannot be read is not opened: it would share a cache with every other one.
+// A model whose files cannot be read, so that it cannot be told from others, shares no cache.
 func TestLocalFilesAreRead(t *testing.T) {
 	dir := model2Vec(t, 5)
 	if err := os.Mkdir(filepath.Join(dir, "vocab.txt"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := embed.Local("model2vec", dir, nil); !errors.Is(err, embed.ErrConfig) {
-		t.Error(err)
+	cache, err := embed.NewCache(t.TempDir(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		e, err := embed.Local("model2vec", dir, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		vector(t, cache.Wrap(e), "a")
+	}
+	if s := cache.Stats(); s.Misses != 2 || s.Hits != 0 {
+		t.Errorf("%+v", s)
 	}
 }
