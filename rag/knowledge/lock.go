@@ -81,8 +81,8 @@ func (e *Engine) lock(ctx context.Context, name string, file lockFile, wait bool
 }
 
 // tryLock takes the lock or fails with a busyError. It makes the directory of the base durable, as
-// what is written into it is. os.ErrNotExist says that the holder removed the
-// file, or the directory, at the same moment.
+// the files in it are. os.ErrNotExist says that the holder removed the file, or the directory, at
+// the same moment.
 func (e *Engine) tryLock(name string, file lockFile) (unlock func(), err error) {
 	if err := vfs.MakeDir(e.dir(name), e.hook); err != nil {
 		return nil, err
