@@ -108,7 +108,8 @@ func TestBatchesBeyondTheQueue(t *testing.T) {
 	if !engine.CanShare {
 		t.Skip("processes do not share here")
 	}
-	defer share.SetMaxQueued(share.SetMaxQueued(64 << 10))
+	before := share.SetMaxQueued(64 << 10)
+	t.Cleanup(func() { share.SetMaxQueued(before) }) // when nobody reads it any more: after Close
 	_, c := shared(t)
 	const writers, each = 8, 8
 	long := strings.Repeat("x", 100<<10)
