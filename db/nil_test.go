@@ -8,7 +8,7 @@ import (
 	"github.com/vecbolt/vecbolt/filter"
 )
 
-// A nil argument that a call cannot do without is ErrInvalid, and says what is missing.
+// A nil argument is ErrInvalid where a call needs one, and the error names it.
 func TestNilArguments(t *testing.T) {
 	vdb := open(t, Memory, nil)
 	c := collection(t, vdb, "c", Schema{Dim: 2})

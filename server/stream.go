@@ -175,7 +175,7 @@ func (f *fillParts) fill(ctx context.Context, docs []*db.Document) error {
 		switch took := time.Since(start); {
 		case took > f.limit/2:
 			f.size = max(1, n/2)
-		case took < f.limit/4 && n == f.size: // twice as many take half of the limit at most
+		case took < f.limit/4 && n == f.size: // a part of twice the size takes at most half of the limit
 			f.size *= 2
 		}
 		part, lack = nil, lack[n:]

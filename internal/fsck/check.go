@@ -67,7 +67,7 @@ func Check(ctx context.Context, e *engine.Engine, level Level, member Member) (*
 			c.report.problem(err)
 		}
 	}
-	if err := ctx.Err(); err != nil { // the last step may have passed over what it could not read
+	if err := ctx.Err(); err != nil { // a step skips derived files that cannot be built, also because ctx has ended
 		return nil, err
 	}
 	c.report.tell()

@@ -543,8 +543,8 @@ func (s *Store) Close() error {
 	return s.close()
 }
 
-// closeSums closes the file that page checksums read: the store is about to be closed, or has none
-// any more, so that its file can be replaced. mu is held.
+// closeSums closes the file from which page checksums are computed. Windows does not replace a file
+// that is open. mu is held.
 func (s *Store) closeSums() {
 	if s.sumsFile != nil {
 		s.sumsFile.Close()

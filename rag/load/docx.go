@@ -31,7 +31,7 @@ func readDOCX(ctx context.Context, doc *Document, b []byte, limit int64) error {
 		if errors.Is(err, ErrTooLarge) || ctx.Err() != nil {
 			return err
 		}
-		w.inNotes = notes.inNotes // what is behind a broken place is not read
+		w.inNotes = notes.inNotes // of a damaged part, the notes before the damage
 	}
 	err = a.walk("word/document.xml", w)
 	doc.Text = strings.TrimSpace(w.text.String())

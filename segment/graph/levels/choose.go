@@ -22,7 +22,7 @@ const (
 	WorthScan  = 0.8 // share of the price of a scan up to which a search is worth while
 )
 
-// Prices are what searches of a graph cost.
+// Prices are the costs of searches of a graph.
 type Prices struct {
 	Rows    int
 	Degree  float32 // most rows that an expansion inserts into the beam

@@ -1,9 +1,9 @@
 // Package levels chooses how far the searches of a graph go for a recall.
 //
-// When a graph is built, it searches for queries of many kinds, the trials, with many settings. A
-// [Chooser] makes levels of what they found: a [Level] is a [Setting] with the recall that every
-// kind of query gets, and with its cost. A [Table] has the levels that are worth keeping, and
-// answers a search with the cheapest setting that gives the recall it asks for. docs/calibration.md
+// A graph that is built searches for trials, which are queries of many kinds, with many settings. A
+// [Chooser] turns the results into levels: a [Level] is a [Setting] with its cost and its recall,
+// which is the recall of the worst kind of query. A [Table] keeps the levels that are worth their
+// cost. It returns the cheapest setting with the recall that a search asks for. docs/calibration.md
 // says how levels are chosen, and docs/format/graph.md how they are stored.
 //
 // The package needs no vectors and reads no files: a graph gives it samples and prices, and stores

@@ -267,8 +267,8 @@ func (c *Chooser) Keep(tried []Candidate) ([]Level, error) {
 // between several. No kind of trials has all pairs of small groups, so the recall of kinds does not
 // choose this bound. It is the greatest one that leaves queries like the rows nearly as few
 // expansions as before. A level of one stage gets a scan of the sketches as the second. No level
-// promises more than before, and none less: a scan keeps the rows of the walk before it, also where
-// trials say less, which count what a scan finds alone.
+// promises more than before. None promises less: a scan keeps the rows of the walk before it, which
+// the trials of scans do not count.
 func (c *Chooser) watchSpread(l *Candidate) {
 	watched := *l
 	if l.Within == 0 {
